@@ -1,0 +1,18 @@
+-- Quick start without coroutines: the same, blocking.
+local portico = require("portico.sync")
+
+local sandbox <close> = portico.sandbox({ backend = "local" })
+
+local result = sandbox:exec({ "uname", "-s" })
+io.write("exit ", result.code, ": ", result.stdout)
+
+local process <close> = sandbox:spawn("for i in 1 2 3; do echo $i; done")
+for line, stream in process:lines() do
+  print(stream .. ": " .. line)
+end
+
+sandbox.fs:write("notes/hello.txt", "hello", { parents = true })
+print(sandbox.fs:read("notes/hello.txt"))
+for _, entry in ipairs(sandbox.fs:list("notes")) do
+  print(entry.name, entry.size)
+end

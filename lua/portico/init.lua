@@ -1,0 +1,530 @@
+-- Portico for coroutines: the async facade.
+--
+-- Members that wait suspend the task that calls them and let others run; they
+-- are marked ---@async, must be called inside `portico.run`, and raise a
+-- UsageError (PCO_ENOTASK) elsewhere. `portico.sync` has the same members and
+-- blocks instead. All work is done in C (`portico.core`): what stands here are
+-- the bindings, one function each, with the parameters that editors,
+-- tracebacks and the parity spec see. Options are checked in C, against one
+-- list per operation, so neither facade can know an option that the other
+-- does not.
+--
+-- Times are seconds, as integers or floats. Strings are bytes. Failures are
+-- raised as errors of `portico.errors`. Everything runs on the thread of the
+-- Lua state that loaded the module.
+
+local native = require("portico.core")
+local errors = require("portico.errors")
+
+local core = native.async
+
+---@class portico
+---@field version string "MAJOR.MINOR.PATCH"
+---@field _VERSION string "portico MAJOR.MINOR.PATCH"
+---@field errors portico.errors
+local portico = {}
+
+portico.version = native.version
+portico._VERSION = "portico " .. native.version
+portico.errors = errors
+
+-- A plugin that makes sandboxes. `closed` turns true with close().
+---@class portico.Backend
+---@field name string
+---@field settings table<string, string|number|boolean>
+---@field closed boolean
+local Backend = core.class("Backend")
+local backend_metatable = core.metatable("Backend")
+portico.Backend = Backend
+
+-- One sandbox: where commands run and files lie.
+---@class portico.Sandbox
+---@field id string
+---@field backend portico.Backend
+---@field fs portico.FileSystem
+---@field closed boolean
+local Sandbox = core.class("Sandbox")
+local sandbox_metatable = core.metatable("Sandbox")
+portico.Sandbox = Sandbox
+
+-- The files of a sandbox. Paths are as a program inside sees them; relative
+-- ones start at the sandbox's `cwd`.
+---@class portico.FileSystem
+---@field sandbox portico.Sandbox
+local FileSystem = core.class("FileSystem")
+local file_system_metatable = core.metatable("FileSystem")
+portico.FileSystem = FileSystem
+
+-- A command that was started by spawn(). Dropping the object leaves the
+-- command running; close() and `<close>` end it and all that it started.
+---@class portico.Process
+---@field pid integer as seen inside the sandbox
+---@field argv string[]
+---@field sandbox portico.Sandbox
+---@field closed boolean
+local Process = core.class("Process")
+local process_metatable = core.metatable("Process")
+portico.Process = Process
+
+-- How a command ended, with its output. A plain table of data.
+---@class portico.Result: portico.ResultFields
+local Result = core.class("Result")
+local result_metatable = core.metatable("Result")
+portico.Result = Result
+
+-- What `chunks` and `lines` return: call it for the next value, nil at the
+-- end. In a generic `for`, leaving the loop closes it.
+---@class portico.Iterator
+---@overload fun(): any, any
+local Iterator = core.class("Iterator")
+local iterator_metatable = core.metatable("Iterator")
+portico.Iterator = Iterator
+
+---Lists the backends that could be opened, by name, from the plugin
+---directories and the built-in ones. Opens none of them.
+---@return portico.BackendEntry[] entries
+function portico.backends()
+  return core.backends()
+end
+
+---Opens a backend: a built-in one or `portico-NAME.so` from the plugin
+---directories, by its exact name; trusted scripts may give the path of a
+---`.so`. Raises NotFoundError for an unknown name, PluginError with the reason
+---when a plugin is refused.
+---@param name string
+---@param settings table<string, string|number|boolean>? the backend's own
+---@param options portico.OpenOptions?
+---@return portico.Backend backend
+function portico.open(name, settings, options)
+  return core.open(name, settings, options)
+end
+
+---Creates a sandbox: opens `options.backend` with `options.backend_settings`
+---and passes the rest to `create`. A backend opened so closes with the
+---sandbox; an open Backend may be given instead, and stays open. Raises what
+---`open` and `Backend:create` raise; nothing stays behind then.
+---@async
+---@param options portico.SandboxOptions
+---@return portico.Sandbox sandbox
+function portico.sandbox(options)
+  return core.sandbox(options)
+end
+
+---Runs fn(...) as a task, with everything that it starts, until all of it has
+---ended, and returns what fn returned. Inside a task it just calls fn. An
+---error of fn is raised again, the same object. Ctrl-C cancels the tasks
+---(CancelledError, PCO_EINTERRUPTED) and raises once they have cleaned up.
+---@generic T
+---@param fn fun(...): T
+---@param ... any arguments of fn
+---@return T ... the results of fn
+function portico.run(fn, ...)
+  return core.run(fn, ...)
+end
+
+---Waits for a number of seconds; 0 lets other tasks run.
+---@async
+---@param seconds number
+function portico.sleep(seconds)
+  return core.sleep(seconds)
+end
+
+---Quotes words for a POSIX shell and joins them with blanks, for commands
+---that are given as a string: `"ls " .. portico.quote(name)`.
+---@param ... string|integer
+---@return string quoted
+function portico.quote(...)
+  return core.quote(...)
+end
+
+---Sets the function that gets Portico's log records, or nil for none. Records
+---are queued, bounded, and handed over on the thread of the Lua state at its
+---next wait.
+---@param fn fun(record: portico.LogRecord)?
+function portico.set_logger(fn)
+  return core.set_logger(fn)
+end
+
+---Finds out what works on this machine, and why the rest does not.
+---@async
+---@param options portico.CallOptions?
+---@return portico.ProbeResult probe
+function Backend:probe(options)
+  return core.backend_probe(self, options)
+end
+
+---Creates a sandbox. Raises UnsupportedError for options that this backend
+---never has, UnavailableError (which says what to do) for those that do not
+---work here now. Nothing stays behind when it fails.
+---@async
+---@param options portico.CreateOptions?
+---@return portico.Sandbox sandbox
+function Backend:create(options)
+  return core.backend_create(self, options)
+end
+
+---Lists the sandboxes of this backend that exist.
+---@async
+---@param options portico.CallOptions?
+---@return portico.Info[] sandboxes
+function Backend:list(options)
+  return core.backend_list(self, options)
+end
+
+---Destroys a sandbox by its id. Returns whether this call did it: false when
+---it was gone already, which is no error.
+---@async
+---@param id string
+---@param options portico.CallOptions?
+---@return boolean destroyed
+function Backend:destroy(id, options)
+  return core.backend_destroy(self, id, options)
+end
+
+---Closes the backend and its sandboxes. Returns whether this call did it.
+---Works outside a task, too.
+---@async
+---@param options portico.CallOptions?
+---@return boolean closed
+function Backend:close(options)
+  return core.backend_close(self, options)
+end
+
+---Describes the backend: name and state, no settings.
+---@return string
+function backend_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Closes the backend at the end of a `<close>` variable's scope.
+---@async
+---@param err any the error in flight, or nil
+function backend_metatable:__close(err)
+  return core.close_scope(self, err)
+end
+
+---Runs a command to its end and returns its Result with the output; a
+---non-zero exit is a result, not an error, unless `check` is on. A sequence of
+---strings is an argv, a string is run by `/bin/sh -c`. Raises SpawnError when
+---it cannot be started, TimeoutError (PCO_ETIMEDOUT, with `result`) when it
+---was killed after `timeout` seconds, ConnectionError (with `result`) when the
+---sandbox died. `on_output` and an `input` function run in the calling
+---coroutine and may wait.
+---@async
+---@param command string|(string|integer)[]
+---@param options portico.ExecOptions?
+---@return portico.Result result
+function Sandbox:exec(command, options)
+  return core.sandbox_exec(self, command, options)
+end
+
+---Starts a command and returns its Process at once. Output that nobody reads
+---holds the command back. Raises SpawnError when it cannot be started.
+---@async
+---@param command string|(string|integer)[]
+---@param options portico.SpawnOptions?
+---@return portico.Process process
+function Sandbox:spawn(command, options)
+  return core.sandbox_spawn(self, command, options)
+end
+
+---Runs a command and returns its stdout without the last newline. `check` is
+---on unless it is false: a non-zero exit raises ExitError, with `result`.
+---@async
+---@param command string|(string|integer)[]
+---@param options portico.ExecOptions?
+---@return string stdout
+function Sandbox:output(command, options)
+  return core.sandbox_output(self, command, options)
+end
+
+---Lists the commands that run in the sandbox.
+---@async
+---@param options portico.CallOptions?
+---@return portico.ProcessEntry[] processes
+function Sandbox:processes(options)
+  return core.sandbox_processes(self, options)
+end
+
+---Gets hold of a running command by its pid, to wait for it or to end it.
+---Raises NotFoundError when there is none.
+---@async
+---@param pid integer as seen inside the sandbox
+---@param options portico.CallOptions?
+---@return portico.Process process
+function Sandbox:process(pid, options)
+  return core.sandbox_process(self, pid, options)
+end
+
+---Tells what is known about the sandbox: state, labels, times.
+---@async
+---@param options portico.CallOptions?
+---@return portico.Info info
+function Sandbox:info(options)
+  return core.sandbox_info(self, options)
+end
+
+---Closes the sandbox: ends all that runs in it and removes it. Calls that
+---wait meanwhile raise ClosedError. Returns whether this call did it. Works
+---outside a task, too.
+---@async
+---@param options portico.CallOptions?
+---@return boolean closed
+function Sandbox:close(options)
+  return core.sandbox_close(self, options)
+end
+
+---Describes the sandbox: backend, id, state.
+---@return string
+function sandbox_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Closes the sandbox at the end of a `<close>` variable's scope.
+---@async
+---@param err any the error in flight, or nil
+function sandbox_metatable:__close(err)
+  return core.close_scope(self, err)
+end
+
+---Reads the next chunk of output, whichever stream has one; nil at the end of
+---both. Raises TimeoutError (PCO_ECALLTIMEOUT) when nothing came in time: no
+---byte is lost, and the next read goes on. Raises UsageError (PCO_EBUSY) when
+---somebody else reads.
+---@async
+---@param options portico.CallOptions?
+---@return portico.OutputChunk? chunk
+function Process:read(options)
+  return core.process_read(self, options)
+end
+
+---Returns an iterator over the chunks of output, as they come. `timeout`
+---limits each step. After `break` the rest can still be read.
+---@param options portico.CallOptions?
+---@return portico.Iterator iterator
+---@return nil
+---@return nil
+---@return portico.Iterator closer
+function Process:chunks(options)
+  return core.process_chunks(self, options)
+end
+
+---Returns an iterator over the lines of output, without their newlines:
+---`for line, stream in process:lines() do`. The streams are kept apart; a last
+---line without a newline counts. `timeout` limits each step. A line of more
+---than `max_line` bytes raises LimitError; chunks() still gives it.
+---@param options portico.LinesOptions?
+---@return portico.Iterator iterator
+---@return nil
+---@return nil
+---@return portico.Iterator closer
+function Process:lines(options)
+  return core.process_lines(self, options)
+end
+
+---Writes to the command's stdin (`stdin = "pipe"`), and returns when the pipe
+---has taken all of it. Raises SystemError (EPIPE) when nobody reads any more.
+---@async
+---@param data string
+---@param options portico.CallOptions?
+function Process:write(data, options)
+  return core.process_write(self, data, options)
+end
+
+---Closes the command's stdin: it sees the end of its input.
+---@async
+---@param options portico.CallOptions?
+function Process:close_stdin(options)
+  return core.process_close_stdin(self, options)
+end
+
+---Waits for the end and returns the Result; many may wait, and again, and all
+---get the same. Output that nobody has claimed is collected into it. `timeout`
+---limits this call only (TimeoutError, PCO_ECALLTIMEOUT): the command runs on.
+---@async
+---@param options portico.CallOptions?
+---@return portico.Result result
+function Process:wait(options)
+  return core.process_wait(self, options)
+end
+
+---Returns the Result if the command has ended, or nil. Never waits.
+---@return portico.Result? result
+function Process:poll()
+  return core.process_poll(self)
+end
+
+---Sends a signal to the first process of the command: "TERM", "SIGTERM" or
+---15. Returns false when it has ended already.
+---@async
+---@param name string|integer
+---@param options portico.CallOptions?
+---@return boolean sent
+function Process:signal(name, options)
+  return core.process_signal(self, name, options)
+end
+
+---Kills the command and all that it started, and returns the Result. With
+---`grace` it gets TERM and so many seconds before KILL.
+---@async
+---@param options portico.KillOptions?
+---@return portico.Result result
+function Process:kill(options)
+  return core.process_kill(self, options)
+end
+
+---Ends the command (TERM, `grace` seconds, KILL) with all that it started, and
+---lets go of it. Returns whether this call did it. Works outside a task, too.
+---@async
+---@param options portico.KillOptions?
+---@return boolean closed
+function Process:close(options)
+  return core.process_close(self, options)
+end
+
+---Describes the process: pid, command, state.
+---@return string
+function process_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Closes the process at the end of a `<close>` variable's scope.
+---@async
+---@param err any the error in flight, or nil
+function process_metatable:__close(err)
+  return core.close_scope(self, err)
+end
+
+---Reads a file. Raises NotFoundError, PermissionError, and LimitError when
+---there are more than `max_size` bytes (64 MiB unless given).
+---@async
+---@param path string
+---@param options portico.ReadFileOptions?
+---@return string data
+function FileSystem:read(path, options)
+  return core.fs_read(self, path, options)
+end
+
+---Writes a file as a whole: whoever reads it sees the old or the new content,
+---never a part. The mode of an existing file is kept.
+---@async
+---@param path string
+---@param data string
+---@param options portico.WriteFileOptions?
+function FileSystem:write(path, data, options)
+  return core.fs_write(self, path, data, options)
+end
+
+---Appends to a file, which is made if it is not there.
+---@async
+---@param path string
+---@param data string
+---@param options portico.WriteFileOptions?
+function FileSystem:append(path, data, options)
+  return core.fs_append(self, path, data, options)
+end
+
+---Tells type, size, mode and times of a file. Raises NotFoundError.
+---@async
+---@param path string
+---@param options portico.FileOptions?
+---@return portico.EntryStat stat
+function FileSystem:stat(path, options)
+  return core.fs_stat(self, path, options)
+end
+
+---Says whether there is a file, directory or other entry of this name.
+---@async
+---@param path string
+---@param options portico.FileOptions?
+---@return boolean exists
+function FileSystem:exists(path, options)
+  return core.fs_exists(self, path, options)
+end
+
+---Lists a directory, in byte order of the names. Raises NotFoundError.
+---@async
+---@param path string
+---@param options portico.FileOptions?
+---@return portico.EntryStat[] entries
+function FileSystem:list(path, options)
+  return core.fs_list(self, path, options)
+end
+
+---Makes a directory. Raises AlreadyExistsError unless `parents` is on, which
+---also makes the missing ones above it.
+---@async
+---@param path string
+---@param options portico.MkdirOptions?
+function FileSystem:mkdir(path, options)
+  return core.fs_mkdir(self, path, options)
+end
+
+---Removes a file or an empty directory, with `recursive` all below it. Raises
+---NotFoundError unless `missing_ok` is on.
+---@async
+---@param path string
+---@param options portico.RemoveOptions?
+function FileSystem:remove(path, options)
+  return core.fs_remove(self, path, options)
+end
+
+---Renames a file or directory. Raises AlreadyExistsError when the target
+---exists, unless `overwrite` is on.
+---@async
+---@param source string
+---@param target string
+---@param options portico.RenameOptions?
+function FileSystem:rename(source, target, options)
+  return core.fs_rename(self, source, target, options)
+end
+
+---Describes the file system: whose it is.
+---@return string
+function file_system_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Returns the Result itself, or raises ExitError (with `result`) when the
+---command did not end with 0.
+---@return portico.Result result
+function Result:check()
+  return core.result_check(self)
+end
+
+---Describes the result: how the command ended, and how much it wrote.
+---@return string
+function result_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Ends the iteration; the process goes on, and the rest of its output can
+---still be read. Returns whether this call did it. Never waits.
+---@return boolean closed
+function Iterator:close()
+  return core.iterator_close(self)
+end
+
+---Returns the next value, or nil at the end. The parameters are what a
+---generic `for` passes, and are not used.
+---@async
+---@param ... any
+---@return any value
+---@return any extra the stream, for lines
+function iterator_metatable:__call(...) -- luacheck: no unused args
+  return core.iterator_next(self)
+end
+
+---Describes the iterator: what of, and its state.
+---@return string
+function iterator_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Closes the iterator when a loop is left.
+---@param err any the error in flight, or nil
+function iterator_metatable:__close(err)
+  return core.close_scope(self, err)
+end
+
+return portico

@@ -1,0 +1,66 @@
+---@meta portico.core
+-- The C module behind the facades: only for editors. Scripts have no use for
+-- it; the facades delegate to it, one function to one member.
+
+---@class portico.core
+---@field version string
+---@field error_classes table<string, portico.ErrorClass> kept in the registry
+---@field codes table<string, string> code name to name of its class
+---@field async portico.core.Facade operations that suspend the task
+---@field sync portico.core.SyncFacade operations that block the thread
+local native = {}
+
+-- The functions of one facade; they know which one they belong to.
+---@class portico.core.Facade
+---@field class fun(name: string): table the method table of a class
+---@field metatable fun(name: string): table the metatable of its objects
+---@field backends fun(): portico.BackendEntry[]
+---@field open fun(name: string, settings: table?, options: table?): table
+---@field sandbox fun(options: table): table
+---@field run fun(fn: function, ...: any): any
+---@field sleep fun(seconds: number)
+---@field quote fun(...: string|integer): string
+---@field set_logger fun(fn: function?)
+---@field backend_probe fun(self: table, options: table?): table
+---@field backend_create fun(self: table, options: table?): table
+---@field backend_list fun(self: table, options: table?): table
+---@field backend_destroy fun(self: table, id: string, options: table?): boolean
+---@field backend_close fun(self: table, options: table?): boolean
+---@field sandbox_exec fun(self: table, command: any, options: table?): table
+---@field sandbox_spawn fun(self: table, command: any, options: table?): table
+---@field sandbox_output fun(self: table, command: any, options: table?): string
+---@field sandbox_processes fun(self: table, options: table?): table[]
+---@field sandbox_process fun(self: table, pid: integer, options: table?): table
+---@field sandbox_info fun(self: table, options: table?): table
+---@field sandbox_close fun(self: table, options: table?): boolean
+---@field process_read fun(self: table, options: table?): table?
+---@field process_chunks fun(self: table, options: table?): table
+---@field process_lines fun(self: table, options: table?): table
+---@field process_write fun(self: table, data: string, options: table?)
+---@field process_close_stdin fun(self: table, options: table?)
+---@field process_wait fun(self: table, options: table?): table
+---@field process_poll fun(self: table): table?
+---@field process_signal fun(self: table, name: any, options: table?): boolean
+---@field process_kill fun(self: table, options: table?): table
+---@field process_close fun(self: table, options: table?): boolean
+---@field fs_read fun(self: table, path: string, options: table?): string
+---@field fs_write fun(self: table, path: string, data: string, options: table?)
+---@field fs_append fun(self: table, path: string, data: string, opts: table?)
+---@field fs_stat fun(self: table, path: string, options: table?): table
+---@field fs_exists fun(self: table, path: string, options: table?): boolean
+---@field fs_list fun(self: table, path: string, options: table?): table[]
+---@field fs_mkdir fun(self: table, path: string, options: table?)
+---@field fs_remove fun(self: table, path: string, options: table?)
+---@field fs_rename fun(self: table, from: string, to: string, options: table?)
+---@field result_check fun(self: table): table
+---@field iterator_next fun(self: table): any, any
+---@field iterator_close fun(self: table): boolean
+---@field tostring fun(self: table): string
+---@field close_scope fun(self: table, err: any)
+---@field task_all (fun(functions: function[]): any[])? async only
+
+---@class portico.core.SyncFacade: portico.core.Facade
+---@field portal_open fun(options: table?): table
+---@field portal_close fun(self: table, options: table?): boolean
+
+return native

@@ -1,0 +1,164 @@
+---@meta portico.types
+-- Shapes that both facades share: option tables, results and other plain
+-- data. Only for editors and the types spec; nothing loads this file. What an
+-- option means stands here once; which options an operation knows is checked
+-- in C, where a wrong name is refused together with the nearest right one.
+
+-- Seconds. For calls 0 means "what is ready now" and math.huge "no limit";
+-- negative numbers and NaN are refused.
+---@class portico.CallOptions
+---@field timeout number? limit of this call, in seconds
+
+---@class portico.OpenOptions: portico.CallOptions
+---@field portal portico.Portal? sync: use this one, not a new thread
+
+-- How long a process may take to end by itself.
+---@class portico.KillOptions: portico.CallOptions
+---@field grace number? seconds from TERM to KILL
+
+---@class portico.Limits
+---@field memory integer? bytes
+---@field pids integer? processes and threads
+---@field cpus number? 0.5 is half of one
+---@field disk integer? bytes
+---@field open_files integer? descriptors per process
+
+---@class portico.Mount
+---@field source string a path of the host
+---@field target string a path inside the sandbox
+---@field read_only boolean?
+
+---@class portico.CreateOptions: portico.CallOptions
+---@field name string? the id that is wished for
+---@field image string? what it means is the backend's
+---@field env table<string, string|integer|false>? for all commands
+---@field cwd string? for commands and relative paths
+---@field user string? who commands run as
+---@field labels table<string, string>? shown by info() and list()
+---@field limits portico.Limits?
+---@field network string? "none", "host", or what the backend knows
+---@field mounts portico.Mount[]?
+---@field strict boolean? fail rather than emulate
+---@field portal portico.Portal? sync: use this one, not a new thread
+---@field allow_in_tasks boolean? sync: allow calls inside async tasks
+---@field settings table<string, string|number|boolean>? the backend's own
+
+---@class portico.SandboxOptions: portico.CreateOptions
+---@field backend string|portico.Backend|portico.sync.Backend
+---@field backend_settings table<string, string|number|boolean>?
+
+---@class portico.LinesOptions: portico.CallOptions
+---@field max_line integer? bytes; 1 MiB; a longer one is a LimitError
+
+-- `timeout` limits the command here, not the call: its whole tree is killed.
+---@class portico.SpawnOptions
+---@field cwd string? inside the sandbox
+---@field env table<string, string|integer|false>? added; false removes
+---@field clean_env boolean? start from nothing but `env`
+---@field stdin "null"|"pipe"|nil null unless given
+---@field stdout "pipe"|"null"|nil pipe unless given
+---@field stderr "pipe"|"null"|"merge"|nil merge: where stdout goes
+---@field timeout number? seconds until the command is killed
+---@field grace number? seconds from TERM to KILL, 2 unless given
+---@field check boolean? raise ExitError on a non-zero exit
+---@field max_output integer? bytes kept per stream, 16 MiB unless given
+---@field drain number? seconds to read on after the exit, 0.25 unless given
+
+---@class portico.ExecOptions: portico.SpawnOptions
+---@field input string|(fun(): string?)|nil bytes, or a function giving chunks
+---@field on_output fun(chunk: portico.OutputChunk)? called for each chunk
+---@field tee boolean? copy to the host's own stdout and stderr
+
+---@class portico.FileOptions: portico.CallOptions
+---@field follow boolean? false: refuse links
+
+---@class portico.ReadFileOptions: portico.FileOptions
+---@field offset integer? first byte, from 0
+---@field length integer? bytes at most
+---@field max_size integer? more is a LimitError; 64 MiB unless given
+
+---@class portico.WriteFileOptions: portico.FileOptions
+---@field mode integer? permission bits of a new file
+---@field parents boolean? make missing directories above
+
+---@class portico.MkdirOptions: portico.FileOptions
+---@field mode integer? permission bits
+---@field parents boolean? make missing ones above; existing is fine
+
+---@class portico.RemoveOptions: portico.FileOptions
+---@field recursive boolean? a directory with all below it
+---@field missing_ok boolean? not there is fine
+
+---@class portico.RenameOptions: portico.FileOptions
+---@field overwrite boolean? replace the target
+
+---@class portico.OutputChunk
+---@field stream "stdout"|"stderr"
+---@field data string
+
+---@class portico.Truncation
+---@field offset integer bytes kept before the gap
+---@field bytes integer bytes left out
+
+---@class portico.Truncated
+---@field stdout portico.Truncation?
+---@field stderr portico.Truncation?
+
+---@class portico.ResultFields
+---@field ok boolean ended with code 0
+---@field code integer? 0 to 255; 128+n after signal n; nil if gone
+---@field signal string? "SIGKILL", ...
+---@field reason "exited"|"signaled"|"timeout"|"killed"|"oom"|"gone"
+---@field limit string? which limit ended it
+---@field stdout string
+---@field stderr string
+---@field stdout_bytes integer all that was written, also what was not kept
+---@field stderr_bytes integer
+---@field truncated false|portico.Truncated
+---@field eof boolean false: somebody still held the output
+---@field duration number seconds
+---@field pid integer? as seen inside the sandbox
+---@field survivors integer[] pids that could not be killed
+
+---@class portico.Info
+---@field id string
+---@field name string?
+---@field state "running"|"paused"|"dead"|"unknown"
+---@field backend string
+---@field image string?
+---@field labels table<string, string>
+---@field owner string?
+---@field created number? seconds since 1970
+---@field expires number? seconds since 1970
+---@field pid integer?
+
+---@class portico.ProcessEntry
+---@field pid integer
+---@field argv string[]
+
+---@class portico.EntryStat
+---@field name string
+---@field type "file"|"directory"|"symlink"|"other"
+---@field size integer bytes
+---@field mode integer permission bits
+---@field uid integer
+---@field gid integer
+---@field mtime number seconds since 1970
+---@field target string? of a symlink
+
+---@class portico.Capability
+---@field level "native"|"emulated"|"missing"
+---@field reason string? why it is not native, or how it is
+
+---@class portico.ProbeResult
+---@field capabilities table<string, portico.Capability>
+---@field detail string? version of the tool behind it
+
+---@class portico.BackendEntry
+---@field name string
+---@field path string? of the plugin file; nil for built-in ones
+
+---@class portico.LogRecord
+---@field level "error"|"warning"|"info"|"debug"
+---@field message string
+---@field source string?

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The local backend: its entry, backends and the table of sandboxes; see
+ * local.h.
+ */
+#include "local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static pco_sandbox *table;
+
+/* ---- the table ---------------------------------------------------------- */
+
+/* Needs the lock. */
+static pco_sandbox *table_find(const char *id) {
+  pco_sandbox *s = table;
+  while (s && (s->doomed || strcmp(s->id, id) != 0))
+    s = s->table_next;
+  return s;
+}
+
+static void make_id(char *out, size_t size) {
+  uint32_t number;
+  if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+    number = (uint32_t)(uv_hrtime() >> 8); /* unique is enough */
+  snprintf(out, size, "local-%08x", number);
+}
+
+int local_table_add(pco_sandbox *s, const char *wished) {
+  int rc = 0;
+  pthread_mutex_lock(&table_lock);
+  if (wished && table_find(wished))
+    rc = UV_EEXIST;
+  else if (wished)
+    snprintf(s->id, sizeof s->id, "%s", wished);
+  else
+    do
+      make_id(s->id, sizeof s->id);
+    while (table_find(s->id));
+  if (rc == 0) {
+    s->table_next = table;
+    table = s;
+  }
+  pthread_mutex_unlock(&table_lock);
+  return rc;
+}
+
+void local_table_remove(pco_sandbox *s) {
+  pthread_mutex_lock(&table_lock);
+  pco_sandbox **at = &table;
+  while (*at && *at != s)
+    at = &(*at)->table_next;
+  if (*at)
+    *at = s->table_next;
+  pthread_mutex_unlock(&table_lock);
+}
+
+void local_table_set_pidfd(pco_sandbox *s, int pidfd) {
+  pthread_mutex_lock(&table_lock);
+  s->pidfd = pidfd;
+  pthread_mutex_unlock(&table_lock);
+}
+
+void local_sandbox_free(pco_sandbox *s) {
+  free(s->dir);
+  free(s->workspace);
+  free(s->labels);
+  free(s);
+}
+
+/* ---- destroy ------------------------------------------------------------ */
+
+/* Takes s from both lists and hands what must end to an ending.  A descriptor
+ * that another thread uses for destroy_id() is its own duplicate. */
+static void sandbox_end(pco_sandbox *s, bool ask, pco_op *op) {
+  pco_backend *b = s->backend;
+  local_table_remove(s);
+  local_end_inquest(s);
+  pco_sandbox **at = &b->sandboxes;
+  while (*at != s)
+    at = &(*at)->next;
+  *at = s->next;
+  char *dir = s->dir;
+  int pidfd = s->pidfd;
+  local_ending *e = s->ending;
+  s->dir = NULL;
+  local_sandbox_free(s);
+  local_end(b, e, pidfd, dir, ask, op);
+}
+
+static int local_destroy(pco_sandbox *s, pco_op *op) {
+  sandbox_end(s, false, op);
+  return 0;
+}
+
+/* Gives what is needed to end a sandbox of any instance: 1, 0 if there is none
+ * of that id, or a negative code. */
+static int take_ending(const char *id, int *pidfd, char **dir) {
+  int rc = 0;
+  pthread_mutex_lock(&table_lock);
+  pco_sandbox *s = table_find(id);
+  if (s && s->pidfd < 0)
+    rc = UV_EBUSY;
+  else if (s) {
+    *dir = strdup(s->dir);
+    *pidfd = *dir ? fcntl(s->pidfd, F_DUPFD_CLOEXEC, 3) : -1;
+    rc = !*dir ? UV_ENOMEM : *pidfd < 0 ? -errno : 1;
+    s->doomed = rc > 0;
+  }
+  pthread_mutex_unlock(&table_lock);
+  return rc;
+}
+
+/* Ends the agent and leaves the handle to its owner, who finds it dead. */
+static int local_destroy_id(pco_backend *b, const char *id, pco_op *op) {
+  int pidfd = -1;
+  char *dir = NULL;
+  local_ending *e = local_ending_create();
+  int rc = e ? take_ending(id, &pidfd, &dir) : UV_ENOMEM;
+  if (rc > 0) {
+    local_end(b, e, pidfd, dir, true, op);
+    return 0;
+  }
+  free(dir);
+  local_ending_free(e);
+  if (rc == 0)
+    b->host->complete(b->host, op, NULL);
+  else
+    pco_fail(b->host, op, rc, PCO_SOURCE_PLUGIN,
+             "cannot end the sandbox %s: %s", id,
+             rc == UV_EBUSY ? "it is being made" : uv_strerror(rc));
+  return 0;
+}
+
+/* ---- list --------------------------------------------------------------- */
+
+static pco_sandbox_info info_of(const pco_sandbox *s, const char *owner) {
+  pco_sandbox_info info = pco_sandbox_info_init();
+  info.state = s->pidfd < 0                ? PCO_STATE_UNKNOWN
+               : local_has_ended(s->pidfd) ? PCO_STATE_DEAD
+                                           : PCO_STATE_RUNNING;
+  info.id = s->id;
+  info.owner = owner;
+  info.labels = s->labels;
+  info.n_labels = s->n_labels;
+  info.created = s->created;
+  return info;
+}
+
+/* The lock is held while the host copies: sandboxes of other loops are shown,
+ * and complete() calls nothing back. */
+static int local_list(pco_backend *b, pco_op *op) {
+  char machine[256] = "", owner[300];
+  gethostname(machine, sizeof machine - 1);
+  snprintf(owner, sizeof owner, "%s:%ld", machine, (long)getpid());
+  pthread_mutex_lock(&table_lock);
+  size_t n = 0, i = 0;
+  for (pco_sandbox *s = table; s; s = s->table_next)
+    n++;
+  pco_sandbox_info *infos = calloc(n + 1, sizeof *infos);
+  const pco_sandbox_info **list = calloc(n + 1, sizeof *list);
+  if (infos && list) {
+    for (pco_sandbox *s = table; s; s = s->table_next) {
+      if (s->doomed)
+        continue;
+      infos[i] = info_of(s, owner);
+      list[i] = &infos[i];
+      i++;
+    }
+    pco_list_result result = pco_list_result_init();
+    result.sandboxes = list;
+    result.n_sandboxes = i;
+    b->host->complete(b->host, op, &result);
+  } else {
+    pco_fail(b->host, op, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
+  }
+  pthread_mutex_unlock(&table_lock);
+  free(infos);
+  free(list);
+  return 0;
+}
+
+/* ---- backends ----------------------------------------------------------- */
+
+/* `workspace` and `root` are of create(); who gives them here should be told
+ * so, not that they are unknown. */
+static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
+  static const char *const known[] = {"tmpdir", NULL};
+  for (size_t i = 0; i < n; i++)
+    if (pco_streq(settings[i].key, "workspace") ||
+        pco_streq(settings[i].key, "root"))
+      return pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
+                           "'%s' is a setting of create, not of open: "
+                           "create{settings = {%s = ...}}",
+                           settings[i].key, settings[i].key);
+  int rc = pco_settings_check(settings, n, known, err);
+  const char *tmpdir = pco_setting_get(settings, n, "tmpdir");
+  if (rc == 0 && tmpdir && *tmpdir != '/')
+    rc = pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
+                       "tmpdir '%.200s' is not an absolute path", tmpdir);
+  return rc;
+}
+
+static int check_host(const pco_host *host, pco_error *err) {
+  if (host->loop && host->get_extension(host, PCO_HOST_SPAWN_ID) &&
+      host->get_extension(host, PCO_HOST_AGENT_ID))
+    return 0;
+  return pco_error_set(err, PCO_EUNAVAILABLE, PCO_SOURCE_PLUGIN,
+                       "local needs a host with a loop, " PCO_HOST_SPAWN_ID
+                       " and " PCO_HOST_AGENT_ID);
+}
+
+static int local_open(const pco_host *host, const pco_pair *settings, size_t n,
+                      pco_backend **out, pco_error *err) {
+  *out = NULL;
+  int rc = check_settings(settings, n, err);
+  if (rc == 0)
+    rc = check_host(host, err);
+  if (rc < 0)
+    return rc;
+  const char *tmpdir = pco_setting_get(settings, n, "tmpdir");
+  pco_backend *b = calloc(1, sizeof *b);
+  if (b)
+    b->tmpdir = strdup(tmpdir ? tmpdir : "/tmp");
+  if (!b || !b->tmpdir) {
+    free(b);
+    return pco_error_set(err, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
+  }
+  b->host = host;
+  b->spawner = host->get_extension(host, PCO_HOST_SPAWN_ID);
+  b->agents = host->get_extension(host, PCO_HOST_AGENT_ID);
+  *out = b;
+  return 0;
+}
+
+void local_settle(pco_backend *b) {
+  if (!b->closing || b->work)
+    return;
+  const pco_host *host = b->host;
+  pco_op *op = b->closing;
+  free(b->tmpdir);
+  free(b);
+  host->complete(host, op, NULL);
+}
+
+static int local_close(pco_backend *b, pco_op *op) {
+  while (b->sandboxes)
+    sandbox_end(b->sandboxes, true, NULL);
+  b->closing = op;
+  local_settle(b);
+  return 0;
+}
+
+static int local_probe(pco_backend *b, pco_op *op) {
+  static const char plain[] =
+      "local runs commands as plain processes of yours; use bwrap";
+  static const pco_capability capabilities[] = {
+      {"isolation",
+       "local runs commands as your user with your files; use it only for "
+       "code you trust",
+       PCO_MISSING, 0},
+      {"network.none", "commands have the host's network; use bwrap",
+       PCO_MISSING, 0},
+      {"limits.memory", plain, PCO_MISSING, 0},
+      {"limits.pids", plain, PCO_MISSING, 0},
+      {"limits.cpus", plain, PCO_MISSING, 0},
+      {"limits.disk", plain, PCO_MISSING, 0},
+      {"limits.open_files", plain, PCO_MISSING, 0},
+      {"pty", "the agent makes no terminals yet", PCO_MISSING, 0},
+      {"signals", NULL, PCO_NATIVE, 0},
+      {"list", "the sandboxes of this process", PCO_NATIVE, 0},
+      {"user", "commands run as your user", PCO_MISSING, 0},
+      {"image", "commands see this machine's files", PCO_MISSING, 0},
+      {"mounts", "commands see this machine's files where they are",
+       PCO_MISSING, 0},
+      {"attach", "a sandbox ends with the process that made it", PCO_MISSING,
+       0},
+      {"detach", "a sandbox ends with the process that made it", PCO_MISSING,
+       0},
+      {"pause", plain, PCO_MISSING, 0},
+      {"snapshot", plain, PCO_MISSING, 0},
+      {"forward", "a command's port is already one of this machine",
+       PCO_MISSING, 0},
+  };
+  pco_probe_result result = pco_probe_result_init();
+  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS;
+  result.capabilities = capabilities;
+  result.n_capabilities = sizeof capabilities / sizeof *capabilities;
+  b->host->complete(b->host, op, &result);
+  return 0;
+}
+
+static const void *local_get_extension(pco_backend *b, const char *id) {
+  (void)b;
+  (void)id;
+  return NULL;
+}
+
+/* ---- the entry ---------------------------------------------------------- */
+
+static const pco_backend_api api = {
+    .struct_size = sizeof api,
+    .open = local_open,
+    .close = local_close,
+    .probe = local_probe,
+    .get_extension = local_get_extension,
+    .create = local_create,
+    .list = local_list,
+    .destroy = local_destroy,
+    .destroy_id = local_destroy_id,
+    .cause_of_death = local_cause_of_death,
+};
+
+static const pco_backend_info info = {
+    .struct_size = sizeof info,
+    .id = "local",
+    .summary = "plain processes of your own, without isolation",
+    .version = "0",
+    .license = "MIT",
+    .api = &api,
+};
+
+static const pco_backend_info *const backends[] = {&info, NULL};
+
+static const void *uv_identity(void) {
+  return uv_version_string();
+}
+
+PCO_EXPORT const pco_plugin_entry pco_plugin_entry_v0 = {
+    .struct_size = sizeof pco_plugin_entry_v0,
+    .abi_major = PCO_ABI_MAJOR,
+    .abi_minor = PCO_ABI_MINOR,
+    .backends = backends,
+    .uv_identity = uv_identity,
+};

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent: what its parts share.
+ *
+ * One process, one thread, one epoll.  The parts are the host's channel
+ * (agent.c), requests (dispatch.c), commands and their supervisors
+ * (commands.c) and file jobs (job.c).  Nothing in a turn of the loop waits for
+ * anyone; what takes long is done in steps.
+ *
+ * Backpressure: while more than PCO_OUT_HIGH bytes wait for the host, nothing
+ * is read from the host or the supervisors, and jobs pause at PCO_OUT_LOW; so
+ * the queue is bounded by the former and one frame.
+ */
+#ifndef PCO_AGENT_H
+#define PCO_AGENT_H
+
+#include "channel.h"
+#include "commands.h"
+#include "job.h"
+#include "path.h"
+#include "source.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PCO_OUT_LOW  (256u * 1024)
+#define PCO_OUT_HIGH (1024u * 1024)
+
+typedef struct pco_agent {
+  int epoll;
+  int null; /* /dev/null */
+  pco_channel host;
+  pco_source host_source;
+  pco_wire_buf buf; /* for the frame that is being written */
+  uint64_t last_op; /* the highest request so far */
+  bool ending;      /* the stream ended or SHUTDOWN was answered */
+  int status;       /* exit status then: 0, or 3 for a protocol error */
+  pco_paths paths;
+  pco_commands commands;
+  pco_jobs jobs;
+} pco_agent;
+
+/* What main() found out; borrowed. */
+typedef struct pco_agent_options {
+  int fd;
+  const char *root;  /* "/" if not given */
+  const char *alias; /* or NULL */
+} pco_agent_options;
+
+/* Returns 0 or a negative errno, with *what naming the step that failed. */
+int pco_agent_init(pco_agent *a, const pco_agent_options *o, const char **what);
+/* Runs until the stream ends, then kills every process below this one.  The
+ * exit status. */
+int pco_agent_run(pco_agent *a);
+/* Closes the stream; the host may see it as the sign that all is gone. */
+void pco_agent_deinit(pco_agent *a);
+
+/* Ends the agent because the host broke the protocol. */
+void pco_agent_protocol_error(pco_agent *a);
+
+/* Handles one checked frame of the host (dispatch.c). */
+void pco_dispatch(pco_agent *a, pco_frame *f);
+
+/* ---- answers (answer.c) ------------------------------------------------- */
+
+/* Queues the frame in a->buf. */
+void pco_answer(pco_agent *a);
+void pco_answer_empty(pco_agent *a, uint64_t op);
+/* `error` is a positive errno; path and message may be NULL. */
+void pco_answer_error(pco_agent *a, uint64_t op, int error, const char *path,
+                      const char *message);
+
+#endif /* PCO_AGENT_H */

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Frames over a Unix socket; see channel.h for the contract.
+ *
+ * How descriptors find their frame: a receive on a stream socket stops after
+ * the packet that carried descriptors, so those that arrive belong to the
+ * newest bytes.  A frame takes its own as soon as its header is complete; what
+ * no frame can claim is a protocol error.
+ */
+#include "channel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MIN_SPACE  (4u * 1024)  /* of the buffer, before a receive */
+#define KEEP_SPACE (64u * 1024) /* what an empty buffer may keep */
+
+void pco_channel_init(pco_channel *c, int fd) {
+  memset(c, 0, sizeof *c);
+  c->fd = fd;
+}
+
+static void close_all(const int *fds, unsigned n) {
+  for (unsigned i = 0; i < n; i++)
+    close(fds[i]);
+}
+
+void pco_channel_deinit(pco_channel *c) {
+  close_all(c->in_fds, c->n_in_fds);
+  close_all(c->mark.fds, c->mark.n);
+  if (c->fd >= 0)
+    close(c->fd);
+  free(c->in);
+  free(c->out);
+  pco_channel_init(c, -1);
+}
+
+void pco_frame_close_fds(pco_frame *f) {
+  close_all(f->fds, f->header.n_fds);
+  f->header.n_fds = 0;
+}
+
+/* Moves the unread part to the front; gives back memory that a large frame
+ * needed once. */
+static void compact(uint8_t **data, size_t *at, size_t *len, size_t *cap) {
+  if (*at > 0) {
+    memmove(*data, *data + *at, *len - *at);
+    *len -= *at;
+    *at = 0;
+  }
+  if (*len == 0 && *cap > KEEP_SPACE) {
+    free(*data);
+    *data = NULL;
+    *cap = 0;
+  }
+}
+
+static int grow(uint8_t **data, size_t *cap, size_t need) {
+  if (need <= *cap)
+    return 0;
+  size_t bigger = *cap ? *cap : MIN_SPACE;
+  while (bigger < need)
+    bigger *= 2;
+  uint8_t *p = realloc(*data, bigger);
+  if (!p)
+    return -ENOMEM;
+  *data = p;
+  *cap = bigger;
+  return 0;
+}
+
+/* Takes the descriptors out of the control data; every one that arrived is
+ * owned by the channel afterwards, or closed. */
+static int take_fds(pco_channel *c, struct msghdr *m) {
+  bool bad = (m->msg_flags & MSG_CTRUNC) != 0;
+  for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
+    if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+      continue;
+    unsigned n = (unsigned)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    for (unsigned i = 0; i < n; i++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(h) + i * sizeof fd, sizeof fd);
+      if (c->n_in_fds < PCO_CHANNEL_MAX_FDS) {
+        c->in_fds[c->n_in_fds++] = fd;
+      } else {
+        close(fd);
+        bad = true;
+      }
+    }
+    bad = bad || n > PCO_WIRE_MAX_FDS;
+  }
+  return bad ? -EPROTO : 1;
+}
+
+int pco_channel_receive(pco_channel *c) {
+  compact(&c->in, &c->in_at, &c->in_len, &c->in_cap);
+  if (grow(&c->in, &c->in_cap, c->in_len + MIN_SPACE) != 0)
+    return -ENOMEM;
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(PCO_CHANNEL_MAX_FDS * sizeof(int))];
+  } control;
+  struct iovec v = {c->in + c->in_len, c->in_cap - c->in_len};
+  struct msghdr m = {.msg_iov = &v,
+                     .msg_iovlen = 1,
+                     .msg_control = control.bytes,
+                     .msg_controllen = sizeof control.bytes};
+  ssize_t n;
+  do
+    n = recvmsg(c->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (n < 0 && errno == EINTR);
+  if (n <= 0)
+    return n == 0 ? 0 : -errno;
+  c->in_len += (size_t)n;
+  return take_fds(c, &m);
+}
+
+/* Gives the frame its descriptors. */
+static void claim_fds(pco_channel *c, pco_frame *f) {
+  unsigned n = f->header.n_fds;
+  memcpy(f->fds, c->in_fds, n * sizeof(int));
+  c->n_in_fds -= n;
+  memmove(c->in_fds, c->in_fds + n, c->n_in_fds * sizeof(int));
+}
+
+int pco_channel_next(pco_channel *c, pco_frame *f) {
+  size_t have = c->in_len - c->in_at;
+  if (have < PCO_WIRE_HEADER)
+    return have == 0 && c->n_in_fds > 0 ? -EPROTO : 0;
+  const uint8_t *p = c->in + c->in_at;
+  int rc = pco_wire_header_read(p, &f->header);
+  if (rc != 0)
+    return rc;
+  if (f->header.n_fds > c->n_in_fds)
+    return -EPROTO;
+  size_t size = PCO_WIRE_HEADER + f->header.size;
+  if (have < size)
+    return c->n_in_fds == f->header.n_fds ? 0 : -EPROTO;
+  f->payload = p + PCO_WIRE_HEADER;
+  claim_fds(c, f);
+  c->in_at += size;
+  return 1;
+}
+
+static int queue(pco_channel *c, const void *p, size_t len) {
+  size_t room = c->out_cap - c->out_len;
+  if (room < len && c->out_at > 0 && c->mark.n == 0)
+    compact(&c->out, &c->out_at, &c->out_len, &c->out_cap);
+  int rc = grow(&c->out, &c->out_cap, c->out_len + len);
+  if (rc != 0)
+    return rc;
+  memcpy(c->out + c->out_len, p, len);
+  c->out_len += len;
+  return 0;
+}
+
+int pco_channel_send(pco_channel *c, const pco_wire_buf *b) {
+  return b->error ? b->error : queue(c, b->data, b->len);
+}
+
+/* The payload of a received frame follows its header in memory. */
+int pco_channel_relay(pco_channel *c, const pco_frame *f) {
+  unsigned n = f->header.n_fds;
+  size_t at = c->out_len;
+  int rc = c->mark.n > 0 && n > 0 ? -EAGAIN : 0;
+  if (rc == 0 && n > 0 && c->out_at > 0) {
+    compact(&c->out, &c->out_at, &c->out_len, &c->out_cap);
+    at = c->out_len;
+  }
+  if (rc == 0)
+    rc = queue(c, f->payload - PCO_WIRE_HEADER,
+               PCO_WIRE_HEADER + f->header.size);
+  if (rc != 0 || n == 0) {
+    close_all(f->fds, n);
+    return rc;
+  }
+  c->mark.at = at;
+  c->mark.n = n;
+  memcpy(c->mark.fds, f->fds, n * sizeof(int));
+  return 0;
+}
+
+/* One sendmsg: up to the next frame with descriptors, or from it on. */
+static ssize_t send_some(pco_channel *c) {
+  bool with_fds = c->mark.n > 0 && c->mark.at == c->out_at;
+  size_t end = c->mark.n > 0 && !with_fds ? c->mark.at : c->out_len;
+  struct iovec v = {c->out + c->out_at, end - c->out_at};
+  struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(PCO_WIRE_MAX_FDS * sizeof(int))];
+  } control;
+  if (with_fds) {
+    size_t size = c->mark.n * sizeof(int);
+    memset(&control, 0, sizeof control);
+    m.msg_control = control.bytes;
+    m.msg_controllen = CMSG_SPACE(size);
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(h), c->mark.fds, size);
+  }
+  ssize_t n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n > 0 && with_fds) {
+    close_all(c->mark.fds, c->mark.n);
+    c->mark.n = 0;
+  }
+  return n;
+}
+
+int pco_channel_flush(pco_channel *c) {
+  while (c->out_at < c->out_len) {
+    ssize_t n = send_some(c);
+    if (n >= 0)
+      c->out_at += (size_t)n;
+    else if (errno == EAGAIN)
+      return 1;
+    else if (errno == ETOOMANYREFS || errno == ENOBUFS)
+      return -EAGAIN;
+    else if (errno != EINTR)
+      return -errno;
+  }
+  c->out_at = 0;
+  c->out_len = 0;
+  compact(&c->out, &c->out_at, &c->out_len, &c->out_cap);
+  return 0;
+}

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See commands.h.  Frames from supervisors are checked for who may send what,
+ * then passed to the host as they are.
+ *
+ * A supervisor can be stopped or killed by a command of the same user.  It is
+ * then silent: each request gives it a last moment for the answer (its own time
+ * limits and PCO_SLACK), after which the agent kills it and answers itself.
+ */
+#include "commands.h"
+
+#include "agent.h"
+#include "clock.h"
+#include "supervisor.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PCO_SLACK  (PCO_KILL_TIME + PCO_S)
+#define START_TIME (30 * PCO_S)  /* for an exec from a slow file system */
+#define KILL_SLICE (50 * PCO_MS) /* of killing orphans, a turn */
+
+/* ---- supervisors -------------------------------------------------------- */
+
+static void link_in(pco_sup **list, pco_sup *s) {
+  s->prev = NULL;
+  s->next = *list;
+  if (s->next)
+    s->next->prev = s;
+  *list = s;
+}
+
+static void link_out(pco_sup **list, pco_sup *s) {
+  if (s->next)
+    s->next->prev = s->prev;
+  if (s->prev)
+    s->prev->next = s->next;
+  else
+    *list = s->next;
+}
+
+/* Stops talking to a supervisor; an idle one then ends by itself. */
+static void disconnect(pco_agent *a, pco_sup *s) {
+  if (s->source.fn)
+    pco_source_remove(a->epoll, &s->source);
+  pco_channel_deinit(&s->chan);
+  if (s->pidfd >= 0)
+    close(s->pidfd);
+  s->pidfd = -1;
+}
+
+static void on_supervisor(void *arg, uint32_t events);
+
+/* Forks.  The parent gets the child's pid and pidfd in s. */
+static int fork_supervisor(pco_agent *a, pco_sup *s, int theirs) {
+  s->pid = fork();
+  if (s->pid == 0)
+    pco_supervisor_main(theirs, a->null);
+  if (s->pid < 0)
+    return -errno;
+  s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+  return s->pidfd < 0 ? -errno : 0;
+}
+
+static int create(pco_agent *a, pco_sup **out) {
+  int fds[2];
+  pco_sup *s = calloc(1, sizeof *s);
+  if (!s)
+    return -ENOMEM;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    free(s);
+    return -errno;
+  }
+  s->agent = a;
+  s->pidfd = -1;
+  s->limit_at = PCO_NEVER;
+  s->answer_at = PCO_NEVER;
+  pco_channel_init(&s->chan, fds[0]);
+  int rc = fork_supervisor(a, s, fds[1]);
+  close(fds[1]);
+  s->source = (pco_source){.fd = fds[0], .fn = on_supervisor, .arg = s};
+  if (rc == 0)
+    rc = pco_source_add(a->epoll, &s->source, EPOLLIN);
+  if (rc != 0) {
+    s->source.fn = NULL;
+    disconnect(a, s); /* a child that was forked sees the end of its stream */
+    free(s);
+    return rc;
+  }
+  link_in(&a->commands.live, s);
+  *out = s;
+  return 0;
+}
+
+static void flush(pco_agent *a, pco_sup *s) {
+  int rc = pco_channel_flush(&s->chan);
+  if (rc == -EAGAIN)
+    a->commands.retry_flush = true;
+  /* A broken stream is also told by epoll, and handled there. */
+  pco_source_want(a->epoll, &s->source, rc == 1 ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+/* Sets the moment by which the supervisor must have answered; `which` is one
+ * of its two limits. */
+static void expect(pco_agent *a, int64_t *which, int64_t wait) {
+  int64_t at = pco_now() + wait + PCO_SLACK;
+  if (at < *which)
+    *which = at;
+  if (at < a->commands.next_silent)
+    a->commands.next_silent = at;
+}
+
+/* ---- answers that the agent gives itself -------------------------------- */
+
+static void add_survivor(pco_kill_all *k, uint64_t pid) {
+  if (k->n_survivors < PCO_MAX_SURVIVORS)
+    k->survivors[k->n_survivors++] = pid;
+}
+
+static pco_kill_all *find_kill_all(pco_agent *a, uint64_t op) {
+  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
+    if (a->commands.kill_all[i].op == op)
+      return &a->commands.kill_all[i];
+  return NULL;
+}
+
+static void end_kill_all(pco_agent *a, pco_kill_all *k) {
+  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, k->op);
+  for (size_t i = 0; i < k->n_survivors; i++)
+    pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, k->survivors[i]);
+  pco_answer(a);
+  k->op = 0;
+}
+
+/* One supervisor less to wait for.  While some are lost, their orphans may
+ * live: bury_lost() ends it then. */
+static void kill_all_step(pco_agent *a, uint64_t op) {
+  pco_kill_all *k = find_kill_all(a, op);
+  if (k && --k->waiting == 0 && !a->commands.lost)
+    end_kill_all(a, k);
+}
+
+static void answer_pending(pco_agent *a, pco_pending p, const pid_t *pids,
+                           size_t n) {
+  if (p.type == PCO_WIRE_SIGNAL) {
+    pco_answer_error(a, p.op, ESRCH, NULL, NULL);
+    return;
+  }
+  if (p.type == PCO_WIRE_KILL_ALL) {
+    kill_all_step(a, p.op); /* bury_lost() adds the survivors */
+    return;
+  }
+  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, p.op);
+  for (size_t i = 0; i < n; i++)
+    pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, (uint64_t)pids[i]);
+  pco_answer(a);
+}
+
+static void answer_command(pco_agent *a, const pco_sup *s, const pid_t *pids,
+                           size_t n) {
+  if (!s->started) {
+    pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, s->op);
+    pco_wire_number(&a->buf, PCO_TAG_ERRNO, EAGAIN);
+    pco_wire_number(&a->buf, PCO_TAG_STAGE, PCO_STAGE_FORK);
+    pco_wire_string(&a->buf, PCO_TAG_MESSAGE,
+                    "the supervisor of the command was killed");
+    pco_answer(a);
+    return;
+  }
+  pco_wire_begin(&a->buf, PCO_WIRE_EXIT, 0, s->op);
+  pco_wire_number(&a->buf, PCO_TAG_CODE, 128 + SIGKILL);
+  pco_wire_number(&a->buf, PCO_TAG_SIGNAL, SIGKILL);
+  pco_wire_number(&a->buf, PCO_TAG_REASON, PCO_REASON_KILLED);
+  pco_wire_number(&a->buf, PCO_TAG_DURATION, (uint64_t)(pco_now() - s->asked));
+  for (size_t i = 0; i < n; i++)
+    pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, (uint64_t)pids[i]);
+  pco_answer(a);
+}
+
+/* ---- the death of a supervisor ------------------------------------------ */
+
+static bool is_live(void *arg, pid_t pid) {
+  const pco_agent *a = arg;
+  for (const pco_sup *s = a->commands.live; s; s = s->next)
+    if (s->pid == pid)
+      return true;
+  return false;
+}
+
+static void lose(pco_agent *a, pco_sup *s) {
+  pco_commands *c = &a->commands;
+  if (s->pidfd >= 0)
+    syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
+  disconnect(a, s);
+  link_out(&c->live, s);
+  if (s->op == 0) {
+    for (size_t i = 0; i < c->n_idle; i++)
+      if (c->idle[i] == s)
+        c->idle[i] = c->idle[--c->n_idle];
+  } else {
+    c->n_busy--;
+  }
+  link_in(&c->lost, s);
+  c->lost_until = pco_now() + PCO_KILL_TIME;
+}
+
+/* Kills what the dead left to the agent, a slice a turn; then tells the host.
+ * Which orphan belonged to which command is not known any more, so all wait
+ * for all. */
+static void bury_lost(pco_agent *a) {
+  pco_commands *c = &a->commands;
+  pid_t pids[PCO_MAX_SURVIVORS];
+  pco_tree_options o = {.skip = is_live, .arg = a};
+  int64_t now = pco_now();
+  size_t n = pco_tree_kill(&o, now + KILL_SLICE, pids);
+  if (n > 0 && now < c->lost_until)
+    return;
+  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
+    for (size_t j = 0; c->kill_all[i].op && j < n; j++)
+      add_survivor(&c->kill_all[i], (uint64_t)pids[j]);
+  for (pco_sup *s; (s = c->lost);) {
+    link_out(&c->lost, s);
+    if (s->op != 0 && !s->final)
+      answer_command(a, s, pids, n);
+    for (size_t i = 0; i < s->n_pending; i++)
+      answer_pending(a, s->pending[i], pids, n);
+    link_in(&c->gone, s);
+  }
+  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
+    if (c->kill_all[i].op && c->kill_all[i].waiting == 0)
+      end_kill_all(a, &c->kill_all[i]);
+}
+
+/* Some child ended: a supervisor that was let go, an orphan, or a supervisor
+ * that was killed, whose stream may be held open a moment by a child that it
+ * was just starting. */
+static void on_reaped(void *arg, pid_t pid, int status) {
+  pco_agent *a = arg;
+  (void)status;
+  for (pco_sup *s = a->commands.live; s; s = s->next) {
+    if (s->pid == pid) {
+      lose(a, s);
+      return;
+    }
+  }
+}
+
+static void on_sigchld(void *arg, uint32_t events) {
+  pco_agent *a = arg;
+  struct signalfd_siginfo info;
+  (void)events;
+  if (read(a->commands.sigchld.fd, &info, sizeof info) < 0)
+    return;
+  pco_tree_options o = {.reaped = on_reaped, .arg = a};
+  pco_tree_reap(&o, 256);
+}
+
+/* ---- frames from supervisors -------------------------------------------- */
+
+/* True if the answer is to a request that was passed on; forgets it. */
+static bool take_pending(pco_sup *s, uint64_t op, pco_pending *out) {
+  for (size_t i = 0; i < s->n_pending; i++) {
+    if (s->pending[i].op == op) {
+      *out = s->pending[i];
+      s->pending[i] = s->pending[--s->n_pending];
+      return true;
+    }
+  }
+  return false;
+}
+
+static void on_idle(pco_agent *a, pco_sup *s) {
+  pco_commands *c = &a->commands;
+  s->op = 0;
+  s->limit_at = PCO_NEVER;
+  c->n_busy--;
+  if (c->n_idle < PCO_MAX_IDLE) {
+    c->idle[c->n_idle++] = s;
+    return;
+  }
+  disconnect(a, s);
+  link_out(&c->live, s);
+  link_in(&c->gone, s);
+}
+
+static void on_kill_all_reply(pco_agent *a, const pco_frame *f) {
+  pco_kill_all *k = find_kill_all(a, f->header.op);
+  pco_wire_iter it;
+  pco_wire_field field;
+  pco_wire_iter_init(&it, f->payload, f->header.size);
+  while (k && pco_wire_next(&it, &field) == 1)
+    if (field.tag == PCO_TAG_SURVIVOR)
+      add_survivor(k, field.number);
+  kill_all_step(a, f->header.op);
+}
+
+static void relay(pco_agent *a, const pco_frame *f) {
+  if (pco_channel_relay(&a->host, f) != 0)
+    a->ending = true;
+}
+
+static bool on_answer(pco_agent *a, pco_sup *s, const pco_frame *f) {
+  pco_pending p;
+  if (!take_pending(s, f->header.op, &p))
+    return false;
+  if (s->n_pending == 0)
+    s->answer_at = PCO_NEVER;
+  if (p.type == PCO_WIRE_KILL_ALL)
+    on_kill_all_reply(a, f);
+  else
+    relay(a, f);
+  return true;
+}
+
+/* False if this frame may not come now. */
+static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
+  bool own = s->op != 0 && f->header.op == s->op;
+  switch (f->header.type) {
+  case PCO_WIRE_STARTED:
+    if (!own || s->started)
+      return false;
+    s->started = true;
+    s->limit_at = s->run_until;
+    relay(a, f);
+    return true;
+  case PCO_WIRE_EXIT:
+    if (!own || !s->started || s->final)
+      return false;
+    s->final = true;
+    s->limit_at = PCO_NEVER;
+    relay(a, f);
+    return true;
+  case PCO_WIRE_ERROR:
+    if (!own)
+      return on_answer(a, s, f);
+    if (s->started || s->final)
+      return false;
+    s->final = true;
+    relay(a, f);
+    return true;
+  case PCO_WIRE_REPLY:
+    return on_answer(a, s, f);
+  case PCO_SUP_IDLE:
+    if (!own || !s->final)
+      return false;
+    on_idle(a, s);
+    return true;
+  default:
+    return false;
+  }
+}
+
+static void on_supervisor(void *arg, uint32_t events) {
+  pco_sup *s = arg;
+  pco_agent *a = s->agent;
+  if (events & EPOLLOUT)
+    flush(a, s);
+  if (!(events & ~(uint32_t)EPOLLOUT))
+    return;
+  int rc = pco_channel_receive(&s->chan);
+  if (rc == -EAGAIN)
+    return;
+  pco_frame f;
+  bool good = rc == 1;
+  while (good && s->source.fn && (rc = pco_channel_next(&s->chan, &f)) == 1)
+    good = f.header.n_fds == 0 && on_frame(a, s, &f);
+  if (s->source.fn && (!good || rc < 0))
+    lose(a, s);
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+static void refuse_spawn(pco_agent *a, uint64_t op, int error) {
+  pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, op);
+  pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)error);
+  pco_wire_number(&a->buf, PCO_TAG_STAGE, PCO_STAGE_FORK);
+  pco_answer(a);
+}
+
+/* Sets by when it must have started, and ended if it has a time limit. */
+static void expect_command(pco_agent *a, pco_sup *s, const pco_request *r) {
+  uint64_t timeout = pco_request_number(r, PCO_TAG_TIMEOUT);
+  uint64_t grace = pco_request_number(r, PCO_TAG_GRACE);
+  s->limit_at = PCO_NEVER;
+  s->run_until = PCO_NEVER;
+  if (timeout)
+    expect(a, &s->run_until, (int64_t)(timeout + grace));
+  expect(a, &s->limit_at, START_TIME);
+}
+
+void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
+  pco_commands *c = &a->commands;
+  pco_sup *s = NULL;
+  int rc = 0;
+  if (c->n_idle > 0)
+    s = c->idle[--c->n_idle];
+  else
+    rc = create(a, &s);
+  if (rc != 0) {
+    pco_frame_close_fds(f);
+    refuse_spawn(a, f->header.op, -rc);
+    return;
+  }
+  s->op = f->header.op;
+  s->asked = pco_now();
+  s->started = false;
+  s->final = false;
+  c->n_busy++;
+  expect_command(a, s, r);
+  rc = pco_channel_relay(&s->chan, f);
+  f->header.n_fds = 0;
+  if (rc != 0)
+    lose(a, s);
+  else
+    flush(a, s);
+}
+
+static pco_sup *find(pco_agent *a, uint64_t target) {
+  for (pco_sup *s = a->commands.live; s; s = s->next)
+    if (s->op == target)
+      return s;
+  return NULL;
+}
+
+/* Passes a request on; false if there are too many at that supervisor. */
+static bool pass_on(pco_agent *a, pco_sup *s, const pco_frame *f,
+                    uint16_t type) {
+  if (s->n_pending == PCO_MAX_PENDING || pco_channel_relay(&s->chan, f) != 0)
+    return false;
+  s->pending[s->n_pending++] = (pco_pending){f->header.op, type};
+  flush(a, s);
+  return true;
+}
+
+void pco_commands_signal(pco_agent *a, const pco_frame *f,
+                         const pco_request *r) {
+  pco_sup *s = find(a, pco_request_number(r, PCO_TAG_TARGET));
+  if (!s)
+    pco_answer_error(a, r->op, ESRCH, NULL, NULL);
+  else if (!pass_on(a, s, f, PCO_WIRE_SIGNAL))
+    pco_answer_error(a, r->op, EAGAIN, NULL, NULL);
+  else
+    expect(a, &s->answer_at, 0);
+}
+
+/* A supervisor that was stopped goes on for this. */
+static void wake(const pco_sup *s) {
+  syscall(SYS_pidfd_send_signal, s->pidfd, SIGCONT, NULL, 0);
+}
+
+void pco_commands_kill(pco_agent *a, const pco_frame *f, const pco_request *r) {
+  pco_sup *s = find(a, pco_request_number(r, PCO_TAG_TARGET));
+  if (!s) {
+    pco_answer_empty(a, r->op);
+    return;
+  }
+  if (!pass_on(a, s, f, PCO_WIRE_KILL)) {
+    pco_answer_error(a, r->op, EAGAIN, NULL, NULL);
+    return;
+  }
+  wake(s);
+  int64_t grace = (int64_t)pco_request_number(r, PCO_TAG_GRACE);
+  expect(a, &s->answer_at, grace);
+}
+
+/* Sends one supervisor a KILL with the op of the KILL_ALL. */
+static bool kill_one(pco_agent *a, pco_sup *s, uint64_t op) {
+  if (s->n_pending == PCO_MAX_PENDING)
+    return false;
+  pco_wire_begin(&a->buf, PCO_WIRE_KILL, 0, op);
+  pco_wire_number(&a->buf, PCO_TAG_TARGET, s->op);
+  if (pco_wire_end(&a->buf, 0) != 0 || pco_channel_send(&s->chan, &a->buf) != 0)
+    return false;
+  s->pending[s->n_pending++] = (pco_pending){op, PCO_WIRE_KILL_ALL};
+  flush(a, s);
+  wake(s);
+  expect(a, &s->answer_at, 0);
+  return true;
+}
+
+void pco_commands_kill_all(pco_agent *a, uint64_t op) {
+  pco_kill_all *k = find_kill_all(a, 0);
+  if (!k) {
+    pco_answer_error(a, op, EAGAIN, NULL, NULL);
+    return;
+  }
+  k->op = op;
+  k->n_survivors = 0;
+  k->waiting = 1; /* this loop itself */
+  for (pco_sup *s = a->commands.live, *next; s; s = next) {
+    next = s->next;
+    if (s->op == 0)
+      continue;
+    if (kill_one(a, s, op))
+      k->waiting++;
+    else
+      lose(a, s); /* it does not take requests any more */
+  }
+  kill_all_step(a, op);
+}
+
+/* ---- the loop's side ---------------------------------------------------- */
+
+size_t pco_commands_count(const pco_commands *c) {
+  return c->n_busy;
+}
+
+int64_t pco_commands_next(const pco_commands *c) {
+  int64_t next = c->next_silent;
+  if (c->lost || c->retry_flush) {
+    int64_t soon = pco_now() + 5 * PCO_MS;
+    next = soon < next ? soon : next;
+  }
+  return next;
+}
+
+/* Gives up on supervisors that did not answer in time. */
+static void lose_silent(pco_agent *a, int64_t now) {
+  pco_commands *c = &a->commands;
+  c->next_silent = PCO_NEVER;
+  for (pco_sup *s = c->live, *next; s; s = next) {
+    next = s->next;
+    int64_t at = s->limit_at < s->answer_at ? s->limit_at : s->answer_at;
+    if (at <= now)
+      lose(a, s);
+    else if (at < c->next_silent)
+      c->next_silent = at;
+  }
+}
+
+static void retry_flush(pco_agent *a) {
+  a->commands.retry_flush = false;
+  for (pco_sup *s = a->commands.live; s; s = s->next)
+    if (pco_channel_queued(&s->chan) > 0)
+      flush(a, s);
+}
+
+void pco_commands_tick(pco_agent *a) {
+  pco_commands *c = &a->commands;
+  if (c->next_silent != PCO_NEVER) {
+    int64_t now = pco_now();
+    if (now >= c->next_silent)
+      lose_silent(a, now);
+  }
+  if (c->retry_flush)
+    retry_flush(a);
+  if (c->lost)
+    bury_lost(a);
+  for (pco_sup *s; (s = c->gone);) {
+    link_out(&c->gone, s);
+    free(s);
+  }
+}
+
+int pco_commands_init(pco_agent *a) {
+  pco_commands *c = &a->commands;
+  sigset_t chld;
+  sigemptyset(&chld);
+  sigaddset(&chld, SIGCHLD);
+  c->next_silent = PCO_NEVER;
+  c->sigchld.fn = on_sigchld;
+  c->sigchld.arg = a;
+  c->sigchld.fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (c->sigchld.fd < 0)
+    return -errno;
+  return pco_source_add(a->epoll, &c->sigchld, EPOLLIN);
+}
+
+void pco_commands_end(pco_agent *a) {
+  pid_t survivors[PCO_MAX_SURVIVORS];
+  pco_tree_options o = {0};
+  (void)a;
+  pco_tree_kill(&o, pco_now() + PCO_KILL_TIME, survivors);
+}
+
+static void free_all(pco_agent *a, pco_sup **list) {
+  for (pco_sup *s; (s = *list);) {
+    link_out(list, s);
+    disconnect(a, s);
+    free(s);
+  }
+}
+
+void pco_commands_deinit(pco_agent *a) {
+  free_all(a, &a->commands.live);
+  free_all(a, &a->commands.lost);
+  free_all(a, &a->commands.gone);
+  close(a->commands.sigchld.fd);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See exec.h.  Everything named child_* runs in the child, on its own stack
+ * but in the supervisor's memory, while the supervisor is suspended.  It may
+ * write to the pco_exec and call whatever leaves memory in order; it must not
+ * return from child_main and must not use glibc's set*id, which is meant for
+ * all threads of a process.
+ */
+#include "exec.h"
+
+#include "clock.h"
+#include "env.h"
+#include "interp.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STACK_SIZE   (64u * 1024)
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+#define BUSY_TRIES   25 /* of 2 ms */
+
+static char *stack; /* of the child; below it is a page that faults */
+
+int pco_exec_init(void) {
+  long page = sysconf(_SC_PAGESIZE);
+  char *p = mmap(NULL, STACK_SIZE + (size_t)page, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (p == MAP_FAILED || mprotect(p, (size_t)page, PROT_NONE) != 0)
+    return -ENOMEM;
+  stack = p + page;
+  return 0;
+}
+
+static void child_fail(pco_exec *x, int stage, int error) {
+  x->stage = stage;
+  x->error = error;
+}
+
+/* ---- the search --------------------------------------------------------- */
+
+/* Execs x->path; returns the errno.  A file that is still open for writing in
+ * another process (often just between its fork and exec) gets a moment. */
+static int child_try(pco_exec *x) {
+  struct timespec pause = {0, 2 * PCO_MS};
+  for (int i = 0;; i++) {
+    execve(x->path, x->argv, x->env);
+    if (errno != ETXTBSY || i == BUSY_TRIES)
+      return errno;
+    nanosleep(&pause, NULL);
+  }
+}
+
+/* Explains ENOENT of a file that exists. */
+static void child_explain_missing(pco_exec *x) {
+  char name[256];
+  x->stage = PCO_STAGE_INTERPRETER;
+  if (pco_interp_of(x->path, name, sizeof name) == 0)
+    snprintf(x->message, sizeof x->message,
+             "the program is there, but its loader or #! program %s is missing",
+             name);
+  else
+    snprintf(x->message, sizeof x->message,
+             "the program is there, but its loader or #! program is missing");
+}
+
+/* argv[0] names a file: there is one candidate. */
+static void child_exec_path(pco_exec *x) {
+  snprintf(x->path, sizeof x->path, "%s", x->argv[0]);
+  child_fail(x, PCO_STAGE_EXEC, child_try(x));
+  struct stat st;
+  if (stat(x->path, &st) != 0)
+    return;
+  if (x->error == EACCES && S_ISDIR(st.st_mode))
+    snprintf(x->message, sizeof x->message, "it is a directory");
+  else if (x->error == ENOENT && S_ISREG(st.st_mode))
+    child_explain_missing(x);
+}
+
+/* Writes the next candidate of a PATH to x->path and moves on; an entry that
+ * is empty means the working directory.  False at the end. */
+static bool child_candidate(pco_exec *x, const char **list) {
+  const char *entry = *list;
+  if (!entry)
+    return false;
+  size_t len = strcspn(entry, ":");
+  *list = entry[len] ? entry + len + 1 : NULL;
+  int n = len > 0 && len < PATH_MAX
+              ? snprintf(x->path, sizeof x->path, "%.*s/%s", (int)len, entry,
+                         x->argv[0])
+              : snprintf(x->path, sizeof x->path, "./%s", x->argv[0]);
+  if (len >= PATH_MAX || n < 0 || (size_t)n >= sizeof x->path)
+    x->path[0] = 0; /* too long to be a path: execve says ENOENT */
+  return true;
+}
+
+/* Why nothing was found: a candidate that is there but may not be executed, or
+ * one whose interpreter is missing, says more than "not found".  This looks
+ * again so that a search that succeeds costs nothing more. */
+static void child_explain_search(pco_exec *x, const char *list) {
+  while (child_candidate(x, &list)) {
+    struct stat st;
+    if (stat(x->path, &st) != 0 || !S_ISREG(st.st_mode))
+      continue;
+    x->error = child_try(x);
+    if (x->error == ENOENT)
+      child_explain_missing(x);
+    return;
+  }
+  snprintf(x->path, sizeof x->path, "%s", x->argv[0]);
+}
+
+static void child_search(pco_exec *x) {
+  const char *list = pco_env_get(x->env, "PATH");
+  if (!list)
+    list = DEFAULT_PATH;
+  for (const char *at = list; child_candidate(x, &at);) {
+    int error = child_try(x);
+    if (error != ENOENT && error != ENOTDIR && error != EACCES) {
+      child_fail(x, PCO_STAGE_EXEC, error);
+      return;
+    }
+  }
+  child_fail(x, PCO_STAGE_EXEC, ENOENT);
+  child_explain_search(x, list);
+}
+
+/* ---- the child ---------------------------------------------------------- */
+
+static bool child_stdio(pco_exec *x) {
+  for (int i = 0; i < 3; i++) {
+    if (dup2(x->stdio[i], i) < 0) {
+      child_fail(x, PCO_STAGE_FORK, errno);
+      return false;
+    }
+  }
+  syscall(SYS_close_range, 3u, ~0u, 0u);
+  return true;
+}
+
+static bool child_cwd(pco_exec *x) {
+  if (!x->cwd || chdir(x->cwd) == 0)
+    return true;
+  child_fail(x, PCO_STAGE_CWD, errno);
+  snprintf(x->path, sizeof x->path, "%s", x->cwd);
+  return false;
+}
+
+static bool child_user(pco_exec *x) {
+  const pco_user *u = x->user;
+  if (!u || (geteuid() != 0 && u->uid == geteuid() && u->gid == getegid()))
+    return true; /* an ordinary user may become itself, groups included */
+  if (syscall(SYS_setgroups, u->n_groups, u->groups) == 0 &&
+      syscall(SYS_setgid, u->gid) == 0 && syscall(SYS_setuid, u->uid) == 0)
+    return true;
+  child_fail(x, PCO_STAGE_USER, errno);
+  snprintf(x->path, sizeof x->path, "%s", u->name);
+  return false;
+}
+
+static int child_main(void *arg) {
+  pco_exec *x = arg;
+  setsid();
+  if (child_stdio(x) && child_cwd(x) && child_user(x)) {
+    /* After the user, since a change of it takes this back. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (strchr(x->argv[0], '/'))
+      child_exec_path(x);
+    else if (*x->argv[0])
+      child_search(x);
+    else
+      child_fail(x, PCO_STAGE_EXEC, ENOENT);
+  }
+  _exit(1);
+}
+
+pid_t pco_exec_start(pco_exec *x) {
+  x->error = 0;
+  x->stage = PCO_STAGE_NONE;
+  x->path[0] = 0;
+  x->message[0] = 0;
+  pid_t pid = clone(child_main, stack + STACK_SIZE,
+                    CLONE_VM | CLONE_VFORK | SIGCHLD, x);
+  if (pid < 0) {
+    child_fail(x, PCO_STAGE_FORK, errno);
+    return -x->error;
+  }
+  if (x->error == 0)
+    return pid;
+  waitpid(pid, NULL, 0);
+  return -x->error;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * File operations: one function for each type of request.  Each answers, or
+ * starts a job that will.  Paths are walked by path.h; nothing is ever checked
+ * by name and then opened by name.
+ */
+#ifndef PCO_FS_H
+#define PCO_FS_H
+
+#include "agent.h"
+#include "request.h"
+
+#include <limits.h>
+#include <sys/stat.h>
+
+void pco_fs_stat(pco_agent *a, const pco_request *r);
+void pco_fs_list(pco_agent *a, const pco_request *r);
+void pco_fs_read(pco_agent *a, const pco_request *r);
+void pco_fs_write(pco_agent *a, const pco_request *r);
+void pco_fs_mkdir(pco_agent *a, const pco_request *r);
+void pco_fs_remove(pco_agent *a, const pco_request *r);
+void pco_fs_rename(pco_agent *a, const pco_request *r);
+
+/* ---- what they share (fs_common.c) -------------------------------------- */
+
+/* Copies the text of a path field, with a NUL.  False after answering, if it
+ * is too long. */
+bool pco_fs_path(pco_agent *a, const pco_request *r, uint16_t tag,
+                 char path[PATH_MAX]);
+/* Answers an error of a walk (negative errno): leaving the root becomes EACCES
+ * with a sentence. */
+void pco_fs_walk_error(pco_agent *a, uint64_t op, int rc, const char *path);
+/* The PCO_WALK_* flags of a request. */
+int pco_fs_walk_flags(const pco_request *r);
+bool pco_fs_flag(const pco_request *r, unsigned flag);
+/* Writes an ENTRY into a->buf.  name NULL or "": none; link NULL: none. */
+void pco_fs_put_entry(pco_wire_buf *b, const char *name, const struct stat *st,
+                      const char *link);
+
+#endif /* PCO_FS_H */

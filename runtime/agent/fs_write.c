@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * WRITE: atomic replacement of a file, or appending to one.
+ *
+ * The new content goes to a file with a random name beside the target, which
+ * takes the target's name once the last DATA came: a reader sees the old or the
+ * new content, never a part.  The directory is held by its descriptor from the
+ * walk on.  Invariant: unless it was renamed, the temporary file is removed
+ * when the job is destroyed, however that comes.
+ */
+#include "fs.h"
+
+#include "portico/plugin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define NOT_REGULAR "only regular files can be written"
+
+typedef struct write_job {
+  pco_job head;
+  int fd;  /* of the temporary file, or of the target when appending */
+  int dir; /* that holds both; -1 when appending */
+  char target[NAME_MAX + 1];
+  char temporary[48]; /* "" if there is none to be removed */
+} write_job;
+
+static void destroy(pco_job *j) {
+  write_job *w = (write_job *)j;
+  if (w->temporary[0])
+    unlinkat(w->dir, w->temporary, 0);
+  if (w->fd >= 0)
+    close(w->fd);
+  if (w->dir >= 0)
+    close(w->dir);
+  pco_job_free(j);
+}
+
+static int write_all(int fd, const char *p, size_t len) {
+  while (len > 0) {
+    ssize_t n = write(fd, p, len);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return -errno;
+    p += n;
+    len -= (size_t)n;
+  }
+  return 0;
+}
+
+static int commit(write_job *w) {
+  if (!w->temporary[0])
+    return 0;
+  if (renameat(w->dir, w->temporary, w->dir, w->target) != 0)
+    return -errno;
+  w->temporary[0] = 0;
+  return 0;
+}
+
+static bool on_data(pco_agent *a, pco_job *j, const pco_request *r) {
+  write_job *w = (write_job *)j;
+  int rc = write_all(w->fd, r->data.s, r->data.len);
+  if (rc == 0 && r->more)
+    return true;
+  if (rc == 0)
+    rc = commit(w);
+  if (rc == 0)
+    pco_answer_empty(a, j->op);
+  else
+    pco_answer_error(a, j->op, -rc, j->path, NULL);
+  return false;
+}
+
+/* The umask, which a program can only read by setting it; there is no other
+ * thread that could notice. */
+static mode_t current_umask(void) {
+  mode_t mask = umask(077);
+  umask(mask);
+  return mask;
+}
+
+/* Mode and owner of the new file: as asked for, else as the old file's, else as
+ * any new file's.  A set-id bit does not go over to another owner. */
+static int dress(int fd, const pco_request *r, const pco_place *at) {
+  mode_t mode = 0666 & ~current_umask();
+  if (at->fd >= 0) {
+    mode = at->st.st_mode & 07777;
+    if (fchown(fd, at->st.st_uid, at->st.st_gid) != 0)
+      mode &= ~(mode_t)06000;
+  }
+  if (pco_request_has(r, PCO_TAG_MODE))
+    mode = (mode_t)pco_request_number(r, PCO_TAG_MODE);
+  return fchmod(fd, mode) == 0 ? 0 : -errno;
+}
+
+static int open_temporary(write_job *w) {
+  uint64_t random[2];
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    return -EIO;
+  snprintf(w->temporary, sizeof w->temporary, ".portico-%016llx%08x",
+           (unsigned long long)random[0], (unsigned)random[1]);
+  w->fd = openat(w->dir, w->temporary,
+                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (w->fd >= 0)
+    return 0;
+  w->temporary[0] = 0;
+  return -errno;
+}
+
+/* What may be written to: a regular file, or nothing yet. */
+static int writable(const pco_place *at, const char **message) {
+  *message = NULL;
+  if (at->must_be_directory || !at->name[0] || S_ISDIR(at->st.st_mode))
+    return -EISDIR;
+  if (at->fd < 0 || S_ISREG(at->st.st_mode))
+    return 0;
+  if (S_ISLNK(at->st.st_mode))
+    return -ELOOP;
+  *message = NOT_REGULAR;
+  return -EINVAL;
+}
+
+static int start_replace(write_job *w, const pco_request *r,
+                         const pco_place *at) {
+  w->dir = fcntl(pco_place_dir(at), F_DUPFD_CLOEXEC, 3);
+  if (w->dir < 0)
+    return -errno;
+  memcpy(w->target, at->name, sizeof w->target);
+  int rc = open_temporary(w);
+  return rc == 0 ? dress(w->fd, r, at) : rc;
+}
+
+static int start_append(write_job *w, const pco_request *r, const pco_place *at,
+                        const char **message) {
+  struct stat st;
+  w->fd = pco_place_open(at, O_WRONLY | O_APPEND | O_CREAT, 0666);
+  if (w->fd < 0)
+    return w->fd;
+  if (fstat(w->fd, &st) != 0)
+    return -errno;
+  if (!S_ISREG(st.st_mode)) {
+    *message = NOT_REGULAR;
+    return -EINVAL;
+  }
+  mode_t mode = (mode_t)pco_request_number(r, PCO_TAG_MODE);
+  if (pco_request_has(r, PCO_TAG_MODE) && fchmod(w->fd, mode) != 0)
+    return -errno;
+  return 0;
+}
+
+static int start(pco_agent *a, write_job *w, const pco_request *r,
+                 const char **message) {
+  bool append = pco_fs_flag(r, PCO_FS_APPEND);
+  int rc = -ESTALE;
+  *message = NULL;
+  for (int i = 0; rc == -ESTALE && i < PCO_WALK_RETRIES; i++) {
+    pco_place at;
+    rc = pco_walk(&a->paths, w->head.path, pco_fs_walk_flags(r), &at);
+    if (rc != 0)
+      break;
+    rc = writable(&at, message);
+    if (rc == 0)
+      rc = append ? start_append(w, r, &at, message) : start_replace(w, r, &at);
+    pco_place_deinit(&at);
+  }
+  return rc;
+}
+
+void pco_fs_write(pco_agent *a, const pco_request *r) {
+  char path[PATH_MAX];
+  const char *message;
+  if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
+    return;
+  write_job *w = pco_job_create(a, sizeof *w, r, path);
+  if (!w)
+    return;
+  w->head.data = on_data;
+  w->head.destroy = destroy;
+  w->fd = -1;
+  w->dir = -1;
+  int rc = start(a, w, r, &message);
+  if (rc == 0) {
+    pco_job_start(a, &w->head);
+    return;
+  }
+  if (message)
+    pco_answer_error(a, r->op, -rc, path, message);
+  else
+    pco_fs_walk_error(a, r->op, rc, path);
+  destroy(&w->head);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See harden.h.
+ */
+#include "harden.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void pco_harden_signals(void) {
+  struct sigaction standard = {.sa_handler = SIG_DFL};
+  sigset_t all;
+  for (int i = 1; i <= 64; i++)
+    sigaction(i, &standard, NULL); /* refused for KILL, STOP and libc's own */
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, NULL);
+}
+
+int pco_harden_fds(int fd) {
+  if (fd < 3 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+    return -EBADF;
+  if (fd > 3)
+    syscall(SYS_close_range, 3u, (unsigned)fd - 1, 0u);
+  syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0u);
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0)
+    return -errno;
+  for (int i = 0; i < 3; i++)
+    if (i != null && (fcntl(i, F_GETFD) < 0 || isatty(i)))
+      dup2(null, i);
+  if (null > 2)
+    close(null);
+  else
+    fcntl(null, F_SETFD, 0);
+  return 0;
+}
+
+void pco_harden_process(void) {
+  /* The leader of a process group cannot start a session; it can leave the
+   * group for its parent's first. */
+  if (setsid() < 0 && errno == EPERM && setpgid(0, getpgid(getppid())) == 0)
+    setsid();
+  prctl(PR_SET_DUMPABLE, 0);
+  prctl(PR_SET_NAME, "portico-agent");
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+}

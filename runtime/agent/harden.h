@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Making the process independent of how its host started it, and hard to touch
+ * for what runs beside it.
+ */
+#ifndef PCO_HARDEN_H
+#define PCO_HARDEN_H
+
+/* Every signal gets its default action, for what is started later; all of them
+ * are blocked here, so that only KILL and STOP from the same user reach this
+ * process.  Must come before any child. */
+void pco_harden_signals(void);
+/* Closes everything but 0, 1, 2 and fd, and makes sure that 0, 1, 2 are open
+ * and not a terminal.  0 or a negative errno. */
+int pco_harden_fds(int fd);
+/* A session of its own, no core file, no ptrace, a name, orphans come here. */
+void pco_harden_process(void);
+
+#endif /* PCO_HARDEN_H */

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The list of file jobs; see job.h.
+ */
+#include "job.h"
+
+#include "agent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *pco_job_create(pco_agent *a, size_t size, const pco_request *r,
+                     const char *path) {
+  pco_job *j = NULL;
+  int error = EAGAIN;
+  if (a->jobs.n < PCO_MAX_JOBS) {
+    error = ENOMEM;
+    j = calloc(1, size);
+  }
+  if (j) {
+    j->op = r->op;
+    j->path = strdup(path);
+    if (j->path)
+      return j;
+    free(j);
+  }
+  pco_answer_error(a, r->op, error, path,
+                   error == EAGAIN ? "too many file operations at once" : NULL);
+  return NULL;
+}
+
+void pco_job_free(pco_job *j) {
+  free(j->path);
+  free(j);
+}
+
+static void append(pco_jobs *l, pco_job *j) {
+  j->next = NULL;
+  if (l->last)
+    l->last->next = j;
+  else
+    l->first = j;
+  l->last = j;
+}
+
+void pco_job_start(pco_agent *a, pco_job *j) {
+  append(&a->jobs, j);
+  a->jobs.n++;
+  a->jobs.n_steps += j->step != NULL;
+}
+
+/* Takes out the job behind `before` (NULL: the first). */
+static pco_job *take_out(pco_jobs *l, pco_job *before) {
+  pco_job *j = before ? before->next : l->first;
+  if (before)
+    before->next = j->next;
+  else
+    l->first = j->next;
+  if (l->last == j)
+    l->last = before;
+  return j;
+}
+
+static void finish(pco_agent *a, pco_job *before) {
+  pco_job *j = take_out(&a->jobs, before);
+  a->jobs.n--;
+  a->jobs.n_steps -= j->step != NULL;
+  j->destroy(j);
+}
+
+/* Finds a job; *before is the one in front of it. */
+static pco_job *find(const pco_jobs *l, uint64_t op, pco_job **before) {
+  *before = NULL;
+  for (pco_job *j = l->first; j; *before = j, j = j->next)
+    if (j->op == op)
+      return j;
+  return NULL;
+}
+
+bool pco_jobs_data(pco_agent *a, const pco_request *r) {
+  pco_job *before;
+  pco_job *j = find(&a->jobs, r->op, &before);
+  if (!j)
+    return true; /* it was answered early, and the host did not know */
+  if (!j->data)
+    return false;
+  if (!j->data(a, j, r))
+    finish(a, before);
+  return true;
+}
+
+void pco_jobs_cancel(pco_agent *a, uint64_t op) {
+  pco_job *before;
+  pco_job *j = find(&a->jobs, op, &before);
+  if (!j)
+    return;
+  pco_answer_error(a, op, ECANCELED, j->path, NULL);
+  finish(a, before);
+}
+
+bool pco_jobs_ready(const pco_agent *a) {
+  return a->jobs.n_steps > 0 && pco_channel_queued(&a->host) < PCO_OUT_LOW;
+}
+
+void pco_jobs_step(pco_agent *a) {
+  pco_jobs *l = &a->jobs;
+  pco_job *before = NULL, *j = l->first;
+  while (j && !j->step) {
+    before = j;
+    j = j->next;
+  }
+  if (!j)
+    return;
+  if (!j->step(a, j))
+    finish(a, before);
+  else
+    append(l, take_out(l, before)); /* the others' turn */
+}
+
+void pco_jobs_end(pco_agent *a) {
+  while (a->jobs.first)
+    finish(a, NULL);
+}

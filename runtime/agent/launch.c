@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See launch.h.  The strings of a frame have no NUL behind them; one copy of
+ * the payload is made in which each string's end overwrites the header of the
+ * field behind it, after that was read.
+ */
+#include "launch.h"
+
+#include "env.h"
+#include "exec.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct strings {
+  char *memory;
+  char **argv;
+  char **changes; /* of the environment; two places are kept free in front */
+  char *cwd;
+  char *user;
+} strings;
+
+static void strings_deinit(strings *s) {
+  free(s->memory);
+  free(s->argv);
+  free(s->changes);
+}
+
+static void keep(strings *s, const pco_wire_field *f, uint32_t *n_argv,
+                 uint32_t *n_env) {
+  char *text = (char *)f->data; /* inside our own copy */
+  switch (f->tag) {
+  case PCO_TAG_ARGV:
+    s->argv[(*n_argv)++] = text;
+    break;
+  case PCO_TAG_ENV:
+    s->changes[2 + (*n_env)++] = text;
+    break;
+  case PCO_TAG_CWD:
+    s->cwd = text;
+    break;
+  case PCO_TAG_USER:
+    s->user = text;
+    break;
+  default:
+    break;
+  }
+}
+
+static int strings_init(strings *s, const pco_frame *f, const pco_request *r) {
+  size_t size = f->header.size;
+  memset(s, 0, sizeof *s);
+  s->memory = malloc(size + 1);
+  s->argv = calloc(r->n_argv + 1, sizeof *s->argv);
+  s->changes = calloc(r->n_env + 3, sizeof *s->changes);
+  if (!s->memory || !s->argv || !s->changes)
+    return -ENOMEM;
+  memcpy(s->memory, f->payload, size);
+  uint32_t n_argv = 0, n_env = 0;
+  char *end = NULL; /* of the field before */
+  pco_wire_iter it;
+  pco_wire_field field;
+  pco_wire_iter_init(&it, s->memory, size);
+  while (pco_wire_next(&it, &field) == 1) {
+    if (end)
+      *end = 0;
+    keep(s, &field, &n_argv, &n_env);
+    end = (char *)field.data + field.len;
+  }
+  s->memory[size] = 0;
+  return 0;
+}
+
+/* Says in the frame that the program did not start. */
+static int refuse(pco_wire_buf *answer, uint64_t op, const pco_exec *x) {
+  pco_wire_begin(answer, PCO_WIRE_ERROR, 0, op);
+  pco_wire_number(answer, PCO_TAG_ERRNO, (uint64_t)x->error);
+  pco_wire_number(answer, PCO_TAG_STAGE, (uint64_t)x->stage);
+  if (x->path[0])
+    pco_wire_string(answer, PCO_TAG_PATH, x->path);
+  if (x->message[0])
+    pco_wire_string(answer, PCO_TAG_MESSAGE, x->message);
+  pco_wire_end(answer, 0);
+  return -x->error;
+}
+
+static int find_user(pco_exec *x, const char *name, pco_user *user) {
+  int rc = pco_user_find(name, user);
+  if (rc == 0) {
+    x->user = user;
+    return 0;
+  }
+  x->error = -rc;
+  x->stage = PCO_STAGE_USER;
+  snprintf(x->path, sizeof x->path, "%s", name);
+  if (rc == -ENOENT)
+    snprintf(x->message, sizeof x->message,
+             "no such user in /etc/passwd of the sandbox");
+  return rc;
+}
+
+static void set_stdio(pco_exec *x, const pco_frame *f, const pco_request *r,
+                      int null) {
+  for (int i = 0, next = 0; i < 3; i++) {
+    if (r->stdio[i] == PCO_STDIO_FD)
+      x->stdio[i] = f->fds[next++];
+    else
+      x->stdio[i] = r->stdio[i] == PCO_STDIO_MERGE ? x->stdio[1] : null;
+  }
+}
+
+/* The environment; HOME and USER of another user come before the changes that
+ * the request asks for, so that those win. */
+static char **make_env(const pco_request *r, strings *s, const pco_user *user,
+                       char home[], size_t home_size, char name[],
+                       size_t name_size) {
+  char **changes = s->changes + 2;
+  if (user) {
+    snprintf(home, home_size, "HOME=%s", user->home);
+    snprintf(name, name_size, "USER=%s", user->name);
+    s->changes[0] = home;
+    s->changes[1] = name;
+    changes = s->changes;
+  }
+  bool clean = pco_request_number(r, PCO_TAG_FLAGS) & PCO_SPAWN_FLAG_CLEAN_ENV;
+  return pco_env_merge(clean ? NULL : environ, changes);
+}
+
+pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
+                 pco_wire_buf *answer) {
+  static pco_exec x; /* large, and there is one launch at a time */
+  static pco_user user;
+  char home[sizeof user.home + 8], name[sizeof user.name + 8];
+  strings s;
+  memset(&x, 0, offsetof(pco_exec, path));
+  x.path[0] = x.message[0] = 0;
+  char **env = NULL;
+  pid_t pid = strings_init(&s, f, r);
+  if (pid == 0 && s.user)
+    pid = find_user(&x, s.user, &user);
+  if (pid == 0) {
+    env = make_env(r, &s, x.user, home, sizeof home, name, sizeof name);
+    pid = env ? 0 : -ENOMEM;
+  }
+  if (pid == 0) {
+    x.argv = s.argv;
+    x.env = env;
+    x.cwd = s.cwd;
+    set_stdio(&x, f, r, null);
+    pid = pco_exec_start(&x);
+  }
+  if (pid < 0) {
+    x.error = -pid;
+    x.stage = x.stage ? x.stage : PCO_STAGE_FORK;
+    refuse(answer, r->op, &x);
+  }
+  free(env);
+  strings_deinit(&s);
+  return pid;
+}

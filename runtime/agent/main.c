@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * portico-agent: runs inside a sandbox and handles its commands and files.
+ *
+ * This file is the command line and the order of things at start and end.  Exit
+ * status: 0 at the end of the stream, 1 if it could not start or remove, 2 for
+ * wrong arguments, 3 if the host broke the protocol.
+ */
+#include "agent.h"
+#include "harden.h"
+#include "procfs.h"
+#include "rmtree.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef PCO_VERSION
+#  define PCO_VERSION "0.1.0"
+#endif
+
+static const char USAGE[] =
+    "usage: portico-agent --fd N [--root DIR] [--alias DIR] [--remove DIR]\n"
+    "       portico-agent --remove-only DIR\n"
+    "       portico-agent --version\n";
+
+typedef struct arguments {
+  pco_agent_options agent;
+  const char *remove;      /* NULL: nothing */
+  const char *remove_only; /* NULL: run */
+  bool version;
+} arguments;
+
+static bool parse_fd(const char *s, int *out) {
+  char *end;
+  long v = strtol(s, &end, 10);
+  *out = (int)v;
+  return *s && *end == 0 && v >= 3 && v <= INT_MAX;
+}
+
+static bool parse(int argc, char **argv, arguments *out) {
+  memset(out, 0, sizeof *out);
+  out->agent.fd = -1;
+  out->agent.root = "/";
+  for (int i = 1; i < argc; i++) {
+    const char *name = argv[i];
+    if (strcmp(name, "--version") == 0) {
+      out->version = true;
+      continue;
+    }
+    if (++i == argc)
+      return false;
+    const char *value = argv[i];
+    if (strcmp(name, "--root") == 0)
+      out->agent.root = value;
+    else if (strcmp(name, "--alias") == 0)
+      out->agent.alias = value;
+    else if (strcmp(name, "--remove") == 0)
+      out->remove = value;
+    else if (strcmp(name, "--remove-only") == 0)
+      out->remove_only = value;
+    else if (strcmp(name, "--fd") != 0 || !parse_fd(value, &out->agent.fd))
+      return false;
+  }
+  return out->version || out->remove_only || out->agent.fd >= 0;
+}
+
+static int complain(const char *what, int rc) {
+  fprintf(stderr, "portico-agent: %s: %s\n", what, strerror(-rc));
+  return 1;
+}
+
+/* Removes a tree whose directory is held, to the end. */
+static int remove_tree(int parent, const char *name) {
+  static pco_rmtree tree;
+  int rc = pco_rmtree_init(&tree, parent, name, true);
+  if (rc == 0)
+    while ((rc = pco_rmtree_step(&tree, 4096)) == 1)
+      ;
+  pco_rmtree_deinit(&tree);
+  return rc == -ENOENT ? 0 : rc;
+}
+
+static int remove_only(const char *path) {
+  char name[NAME_MAX + 1];
+  int rc = pco_rmtree_open_parent(path, name);
+  if (rc >= 0)
+    rc = remove_tree(rc, name);
+  return rc == 0 || rc == -ENOENT ? 0 : complain(path, rc);
+}
+
+/* The directory of the tree to remove is opened before anything hostile runs,
+ * so that later links on the way to it change nothing. */
+static int run(const arguments *o) {
+  static pco_agent agent;
+  char name[NAME_MAX + 1];
+  const char *what;
+  int parent = -1;
+  int rc = pco_procfs_open();
+  if (rc != 0)
+    return complain("/proc of this PID namespace is needed", rc);
+  if (o->remove && (parent = pco_rmtree_open_parent(o->remove, name)) < 0)
+    return complain(o->remove, parent);
+  rc = pco_agent_init(&agent, &o->agent, &what);
+  if (rc != 0)
+    return complain(what, rc);
+  int status = pco_agent_run(&agent);
+  if (parent >= 0 && (rc = remove_tree(parent, name)) != 0) {
+    complain(o->remove, rc);
+    status = status ? status : 1;
+  }
+  pco_agent_deinit(&agent);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  arguments o;
+  if (!parse(argc, argv, &o)) {
+    fputs(USAGE, stderr);
+    return 2;
+  }
+  if (o.version) {
+    puts("portico-agent " PCO_VERSION);
+    return 0;
+  }
+  if (o.remove_only)
+    return remove_only(o.remove_only);
+  pco_harden_signals();
+  int rc = pco_harden_fds(o.agent.fd);
+  if (rc != 0)
+    return complain("--fd", rc);
+  pco_harden_process();
+  return run(&o);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of every request, as one table, and the check against it.
+ */
+#include "request.h"
+
+#include "portico/plugin.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FS_FLAGS                                                               \
+  (PCO_FS_NOFOLLOW | PCO_FS_PARENTS | PCO_FS_RECURSIVE | PCO_FS_REPLACE |      \
+   PCO_FS_APPEND)
+#define MANY UINT32_MAX
+
+/* One field of one type of request.  Fields without a rule are skipped. */
+typedef struct rule {
+  uint16_t type;
+  uint16_t tag;
+  uint32_t least, most; /* how often */
+  uint64_t min, max;    /* of a number */
+} rule;
+
+#define ONE(type, tag, min, max)                                               \
+  { type, tag, 1, 1, min, max }
+#define MAYBE(type, tag, min, max)                                             \
+  { type, tag, 0, 1, min, max }
+#define FILE_OP(type)                                                          \
+  ONE(type, PCO_TAG_PATH, 0, 0), ONE(type, PCO_TAG_FLAGS, 0, FS_FLAGS)
+
+static const rule RULES[] = {
+    ONE(PCO_WIRE_HELLO, PCO_TAG_VERSION_MIN, 1, UINT32_MAX),
+    ONE(PCO_WIRE_HELLO, PCO_TAG_VERSION_MAX, 1, UINT32_MAX),
+    {PCO_WIRE_SPAWN, PCO_TAG_ARGV, 1, MANY, 0, 0},
+    {PCO_WIRE_SPAWN, PCO_TAG_ENV, 0, MANY, 0, 0},
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_CWD, 0, 0),
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_USER, 0, 0),
+    ONE(PCO_WIRE_SPAWN, PCO_TAG_FLAGS, 0, PCO_SPAWN_FLAG_CLEAN_ENV),
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_TIMEOUT, 1, PCO_MAX_TIME),
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_GRACE, 0, PCO_MAX_TIME),
+    {PCO_WIRE_SPAWN, PCO_TAG_STDIO, 3, 3, PCO_STDIO_NULL, PCO_STDIO_MERGE},
+    ONE(PCO_WIRE_SIGNAL, PCO_TAG_TARGET, 1, UINT64_MAX),
+    ONE(PCO_WIRE_SIGNAL, PCO_TAG_SIGNO, 1, 64),
+    ONE(PCO_WIRE_KILL, PCO_TAG_TARGET, 1, UINT64_MAX),
+    MAYBE(PCO_WIRE_KILL, PCO_TAG_GRACE, 0, PCO_MAX_TIME),
+    MAYBE(PCO_WIRE_KILL, PCO_TAG_REASON, PCO_REASON_TIMEOUT, PCO_REASON_KILLED),
+    FILE_OP(PCO_WIRE_STAT),
+    FILE_OP(PCO_WIRE_LIST),
+    FILE_OP(PCO_WIRE_READ),
+    MAYBE(PCO_WIRE_READ, PCO_TAG_OFFSET, 0, INT64_MAX),
+    MAYBE(PCO_WIRE_READ, PCO_TAG_LENGTH, 0, UINT64_MAX),
+    FILE_OP(PCO_WIRE_WRITE),
+    MAYBE(PCO_WIRE_WRITE, PCO_TAG_MODE, 0, 07777),
+    FILE_OP(PCO_WIRE_MKDIR),
+    MAYBE(PCO_WIRE_MKDIR, PCO_TAG_MODE, 0, 07777),
+    FILE_OP(PCO_WIRE_REMOVE),
+    FILE_OP(PCO_WIRE_RENAME),
+    ONE(PCO_WIRE_RENAME, PCO_TAG_TARGET_PATH, 0, 0),
+    ONE(PCO_WIRE_DATA, PCO_TAG_DATA, 0, 0),
+};
+#define N_RULES (sizeof RULES / sizeof *RULES)
+
+static bool known(uint16_t type) {
+  switch (type) {
+  case PCO_WIRE_PING:
+  case PCO_WIRE_INFO:
+  case PCO_WIRE_SHUTDOWN:
+  case PCO_WIRE_KILL_ALL:
+  case PCO_WIRE_CANCEL:
+    return true; /* these have no fields */
+  default:
+    for (size_t i = 0; i < N_RULES; i++)
+      if (RULES[i].type == type)
+        return true;
+    return false;
+  }
+}
+
+static size_t rule_of(uint16_t type, uint16_t tag) {
+  size_t i = 0;
+  while (i < N_RULES && (RULES[i].type != type || RULES[i].tag != tag))
+    i++;
+  return i;
+}
+
+static void store(pco_request *r, const pco_wire_field *f, uint32_t nth) {
+  pco_text text = {(const char *)f->data, f->len};
+  switch (PCO_TAG_KIND(f->tag)) {
+  case PCO_TAG_NUMBER:
+    r->number[f->tag - PCO_TAG_NUMBER] = f->number;
+    r->given |= 1u << (f->tag - PCO_TAG_NUMBER);
+    if (f->tag == PCO_TAG_STDIO)
+      r->stdio[nth] = (uint8_t)f->number;
+    break;
+  case PCO_TAG_STRING:
+    r->text[f->tag - PCO_TAG_STRING] = text;
+    r->n_argv += f->tag == PCO_TAG_ARGV;
+    r->n_env += f->tag == PCO_TAG_ENV;
+    break;
+  default:
+    r->data = text;
+  }
+}
+
+/* Walks the fields; `count` is how often each rule was met. */
+static int take_fields(const pco_frame *f, pco_request *r,
+                       uint32_t count[N_RULES]) {
+  pco_wire_iter it;
+  pco_wire_field field;
+  int rc;
+  pco_wire_iter_init(&it, f->payload, f->header.size);
+  while ((rc = pco_wire_next(&it, &field)) == 1) {
+    size_t i = rule_of(r->type, field.tag);
+    if (i == N_RULES)
+      continue;
+    const rule *u = &RULES[i];
+    if (count[i] == u->most ||
+        (PCO_TAG_KIND(u->tag) == PCO_TAG_NUMBER &&
+         (field.number < u->min || field.number > u->max)))
+      return -EPROTO;
+    store(r, &field, count[i]++);
+  }
+  return rc;
+}
+
+/* Only a SPAWN has descriptors: one for each STDIO that says so. */
+static bool fds_fit(const pco_request *r, unsigned n_fds) {
+  if (r->type != PCO_WIRE_SPAWN)
+    return n_fds == 0;
+  unsigned expected = 0;
+  for (int i = 0; i < 3; i++)
+    expected += r->stdio[i] == PCO_STDIO_FD;
+  return n_fds == expected && r->stdio[0] != PCO_STDIO_MERGE &&
+         r->stdio[1] != PCO_STDIO_MERGE;
+}
+
+int pco_request_parse(const pco_frame *f, pco_request *r) {
+  memset(r, 0, sizeof *r);
+  r->type = f->header.type;
+  r->op = f->header.op;
+  r->more = (f->header.flags & PCO_WIRE_MORE) != 0;
+  if (!known(r->type) || (r->more && r->type != PCO_WIRE_DATA) ||
+      pco_wire_check(f->payload, f->header.size) != 0)
+    return -EPROTO;
+  uint32_t count[N_RULES] = {0};
+  int rc = take_fields(f, r, count);
+  for (size_t i = 0; rc == 0 && i < N_RULES; i++)
+    if (RULES[i].type == r->type && count[i] < RULES[i].least)
+      rc = -EPROTO;
+  if (rc == 0 &&
+      (!fds_fit(r, f->header.n_fds) || r->data.len > PCO_WIRE_MAX_DATA))
+    rc = -EPROTO;
+  return rc;
+}

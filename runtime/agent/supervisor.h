@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A supervisor: the process that owns one command at a time, with everything
+ * that the command starts.
+ *
+ * It is a fork of the agent and speaks the frames of wire.h with it over a
+ * socketpair: SPAWN, SIGNAL and KILL go down as the host sent them, STARTED,
+ * EXIT, ERROR and REPLY come back as the host is to get them.  One type is
+ * known only between the two:
+ *
+ *   PCO_SUP_IDLE   op of the SPAWN: nothing of the command lives any more, so
+ *                  that the supervisor can take the next one
+ */
+#ifndef PCO_SUPERVISOR_H
+#define PCO_SUPERVISOR_H
+
+#define PCO_SUP_IDLE 0x7001
+
+/* The most KILL requests that can wait for the end of one tree. */
+#define PCO_SUP_MAX_KILLS 48
+
+/* How long the last step of a kill may take before survivors are reported. */
+#define PCO_KILL_TIME (5 * PCO_S)
+
+/* Runs as a supervisor: `fd` is its end of the socketpair, `null` a descriptor
+ * of /dev/null.  Never returns.  Everything else that is open is closed. */
+_Noreturn void pco_supervisor_main(int fd, int null);
+
+#endif /* PCO_SUPERVISOR_H */

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Parsing passwd(5) and group(5); see users.h.
+ */
+#include "users.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_FILE (8u * 1024 * 1024)
+
+/* Reads a regular file whole, with a NUL behind; the caller frees it. */
+static int slurp(const char *path, char **out) {
+  *out = NULL;
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0)
+    return -errno;
+  struct stat st;
+  int rc = fstat(fd, &st) == 0 ? 0 : -errno;
+  if (rc == 0 && (!S_ISREG(st.st_mode) || st.st_size > MAX_FILE))
+    rc = -EINVAL;
+  size_t size = rc == 0 ? (size_t)st.st_size : 0, len = 0;
+  char *text = rc == 0 ? malloc(size + 1) : NULL;
+  while (text && len < size) {
+    ssize_t n = read(fd, text + len, size - len);
+    if (n <= 0)
+      break;
+    len += (size_t)n;
+  }
+  close(fd);
+  if (!text)
+    return rc ? rc : -ENOMEM;
+  text[len] = 0;
+  *out = text;
+  return 0;
+}
+
+/* Cuts the next line off the text; NULL at the end. */
+static char *next_line(char **text) {
+  return *text && **text ? strsep(text, "\n") : NULL;
+}
+
+/* Cuts a line at its ':' into exactly n fields; what is missing is "". */
+static void split(char *line, char **field, size_t n) {
+  static char empty[1];
+  for (size_t i = 0; i < n; i++)
+    field[i] = line ? strsep(&line, ":") : empty;
+}
+
+/* A whole decimal number below 2^32 - 1, which means "no id". */
+static bool number(const char *s, unsigned *out) {
+  char *end;
+  if (*s < '0' || *s > '9')
+    return false;
+  unsigned long long v = strtoull(s, &end, 10);
+  *out = (unsigned)v;
+  return *end == 0 && v < 0xffffffffu;
+}
+
+/* Takes the passwd line with that name, or (name NULL) that uid. */
+static int find_passwd(char *text, const char *name, uid_t uid, pco_user *out) {
+  for (char *line; (line = next_line(&text));) {
+    char *f[7];
+    unsigned line_uid, gid;
+    split(line, f, 7);
+    if (!number(f[2], &line_uid) || !number(f[3], &gid) || !*f[0])
+      continue;
+    if (name ? strcmp(name, f[0]) != 0 : line_uid != uid)
+      continue;
+    out->uid = line_uid;
+    out->gid = gid;
+    snprintf(out->name, sizeof out->name, "%s", f[0]);
+    snprintf(out->home, sizeof out->home, "%s", *f[5] ? f[5] : "/");
+    return 0;
+  }
+  return -ENOENT;
+}
+
+static void add_group(pco_user *u, gid_t gid) {
+  for (size_t i = 0; i < u->n_groups; i++)
+    if (u->groups[i] == gid)
+      return;
+  if (u->n_groups < PCO_MAX_GROUPS)
+    u->groups[u->n_groups++] = gid;
+}
+
+static bool lists(char *members, const char *name) {
+  for (char *m; (m = strsep(&members, ","));)
+    if (strcmp(m, name) == 0)
+      return true;
+  return false;
+}
+
+/* The primary group, and those of /etc/group that list the user. */
+static void find_groups(pco_user *u) {
+  char *text;
+  add_group(u, u->gid);
+  if (slurp("/etc/group", &text) != 0)
+    return;
+  char *at = text;
+  for (char *line; (line = next_line(&at));) {
+    char *f[4];
+    unsigned gid;
+    split(line, f, 4);
+    if (number(f[2], &gid) && lists(f[3], u->name))
+      add_group(u, gid);
+  }
+  free(text);
+}
+
+static int find_line(const char *name, uid_t uid, pco_user *out) {
+  char *text;
+  int rc = slurp("/etc/passwd", &text);
+  if (rc == 0)
+    rc = find_passwd(text, name, uid, out);
+  free(text);
+  return rc;
+}
+
+void pco_user_of_uid(uid_t uid, pco_user *out) {
+  memset(out, 0, sizeof *out);
+  if (find_line(NULL, uid, out) != 0) {
+    out->uid = uid;
+    out->gid = uid;
+    snprintf(out->name, sizeof out->name, "%u", (unsigned)uid);
+    snprintf(out->home, sizeof out->home, "/");
+  }
+  find_groups(out);
+}
+
+/* "uid" or "uid:gid"; with a gid the groups are that one alone. */
+static int find_number(const char *spec, pco_user *out) {
+  char uid_text[16];
+  unsigned uid, gid = 0;
+  size_t len = strcspn(spec, ":");
+  if (len >= sizeof uid_text)
+    return -EINVAL;
+  memcpy(uid_text, spec, len);
+  uid_text[len] = 0;
+  if (!number(uid_text, &uid) || (spec[len] && !number(spec + len + 1, &gid)))
+    return -EINVAL;
+  pco_user_of_uid(uid, out);
+  if (spec[len]) {
+    out->gid = gid;
+    out->groups[0] = gid;
+    out->n_groups = 1;
+  }
+  return 0;
+}
+
+int pco_user_find(const char *spec, pco_user *out) {
+  memset(out, 0, sizeof *out);
+  int rc = find_line(spec, 0, out);
+  if (rc == 0) {
+    find_groups(out);
+    return 0;
+  }
+  return *spec >= '0' && *spec <= '9' ? find_number(spec, out) : rc;
+}

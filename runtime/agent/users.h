@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Users and groups, from the sandbox's own /etc/passwd and /etc/group.
+ *
+ * There is no NSS in a static program; a user that only a directory service
+ * knows can be given by number.  The files may be hostile: they are read only
+ * if they are regular, up to a bound, and a line that does not parse is
+ * skipped.
+ */
+#ifndef PCO_USERS_H
+#define PCO_USERS_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#define PCO_MAX_GROUPS 1024
+
+typedef struct pco_user {
+  uid_t uid;
+  gid_t gid;
+  char name[256];
+  char home[1024];
+  gid_t groups[PCO_MAX_GROUPS]; /* gid among them */
+  size_t n_groups;
+} pco_user;
+
+/* Finds a user by name, or by number: "name", "uid" or "uid:gid".  A number
+ * without a line gets gid = uid and the home "/".  0, or -ENOENT, -EINVAL, or
+ * what reading the files failed with. */
+int pco_user_find(const char *spec, pco_user *out);
+/* As above, by number; never fails: what is not known is made from it. */
+void pco_user_of_uid(uid_t uid, pco_user *out);
+
+#endif /* PCO_USERS_H */

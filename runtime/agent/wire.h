@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The wire format between libportico and portico-agent.
+ *
+ * One frame format on every transport: a fixed 16-byte header, then a payload
+ * of flat fields (tag, length, bytes).  Everything is little-endian.  Nothing
+ * here allocates by a length or count that the other side declared: an encoder
+ * writes into a buffer with a fixed bound, a decoder walks the payload in
+ * place.  Neither side trusts the other; both call the same checks.
+ *
+ *   header   u32 size     bytes of payload, <= PCO_WIRE_MAX_PAYLOAD
+ *            u16 type     PCO_WIRE_*
+ *            u8  n_fds    descriptors that travel with this frame
+ *            u8  flags    PCO_WIRE_MORE
+ *            u64 op       which request this belongs to; 0 is never used
+ *   field    u16 tag      PCO_TAG_*
+ *            u16 zero
+ *            u32 len
+ *            len bytes    fixed by the tag's kind: 8 for a number
+ *
+ * Rules
+ *   - The host numbers its requests from 1 upwards and never uses a number
+ *     twice.  The agent answers each with exactly one final frame of the same
+ *     op (REPLY, ERROR or what the table below says); frames before the final
+ *     one carry PCO_WIRE_MORE.
+ *   - A frame that breaks the format, an unknown type, a field of the wrong
+ *     kind or size, a second answer or an answer of the wrong type ends the
+ *     connection (a protocol error); nothing in it is used.
+ *   - Unknown tags are skipped, so a field can be added; a field given twice
+ *     where one is expected is an error.
+ *   - Descriptors ride on the first byte of their frame (SCM_RIGHTS), at most
+ *     PCO_WIRE_MAX_FDS; more, or control data that was cut, is a protocol
+ *     error.  Only SPAWN carries any, and only from host to agent.
+ *   - HELLO, PING, INFO, SHUTDOWN and KILL_ALL are frozen for ever, so that
+ *     any host can list and end a sandbox of any age.
+ *
+ * Requests (host to agent)          answered by
+ *   HELLO     VERSION_MIN VERSION_MAX  REPLY: VERSION PID UID USER HOME CWD
+ *   PING                            REPLY
+ *   INFO                            REPLY: VERSION PID COUNT (live commands)
+ *   SHUTDOWN                        REPLY, then every process of the sandbox
+ *                                   is killed and the stream ends
+ *   KILL_ALL                        REPLY: SURVIVOR*; every command is dead
+ *   CANCEL                          nothing; `op` is that of a STAT .. RENAME
+ *                                   request, which is then answered at once:
+ *                                   ERROR ECANCELED, or its real answer if that
+ *                                   was on its way.  An unknown op is ignored.
+ *   SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT] [GRACE] STDIO x3
+ *             descriptors: one for each STDIO that is PCO_STDIO_FD, in order
+ *                                   STARTED: PID, later EXIT (final); or ERROR
+ *   SIGNAL    TARGET SIGNO          REPLY or ERROR (ESRCH: it has ended)
+ *   KILL      TARGET [GRACE] [REASON]  REPLY: SURVIVOR*, when the whole tree of
+ *                                   that command is dead or could not be killed
+ *                                   in time.  Works after EXIT too, as long as
+ *                                   descendants live; else it is a quick REPLY.
+ *   STAT      PATH FLAGS            REPLY: one ENTRY
+ *   LIST      PATH FLAGS            REPLY: ENTRY*, frames with MORE first
+ *   READ      PATH FLAGS [OFFSET] [LENGTH]
+ *                                   DATA with MORE, the last without
+ *   WRITE     PATH FLAGS [MODE]     then DATA frames of the same op from the
+ *                                   host, the last without MORE; REPLY or ERROR
+ *                                   (an ERROR may come early; the host may have
+ *                                   sent DATA by then, which is dropped)
+ *   MKDIR     PATH FLAGS [MODE]     REPLY
+ *   REMOVE    PATH FLAGS            REPLY
+ *   RENAME    PATH TARGET_PATH FLAGS   REPLY
+ *
+ * A command is named by the op of its SPAWN, everywhere (TARGET).  EXIT comes
+ * once the first process of the command has ended; its descendants may live on.
+ * Type numbers 40 and up are kept for the file operations and streams to come
+ * (relayed output with credits, terminals, watches).
+ */
+#ifndef PCO_WIRE_H
+#define PCO_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PCO_WIRE_VERSION     1u
+#define PCO_WIRE_HEADER      16u
+#define PCO_WIRE_MAX_PAYLOAD (4u * 1024 * 1024)
+#define PCO_WIRE_MAX_DATA    (128u * 1024) /* bytes in one DATA frame */
+#define PCO_WIRE_MAX_FDS     3u
+#define PCO_WIRE_MORE        1u /* header flag: not the last frame of this op */
+
+enum {
+  PCO_WIRE_HELLO = 1,
+  PCO_WIRE_PING = 2,
+  PCO_WIRE_INFO = 3,
+  PCO_WIRE_SHUTDOWN = 4,
+  PCO_WIRE_KILL_ALL = 5,
+  PCO_WIRE_CANCEL = 8,
+  PCO_WIRE_SPAWN = 16,
+  PCO_WIRE_SIGNAL = 17,
+  PCO_WIRE_KILL = 18,
+  PCO_WIRE_STAT = 32,
+  PCO_WIRE_LIST = 33,
+  PCO_WIRE_READ = 34,
+  PCO_WIRE_WRITE = 35,
+  PCO_WIRE_MKDIR = 36,
+  PCO_WIRE_REMOVE = 37,
+  PCO_WIRE_RENAME = 38,
+  /* both ways */
+  PCO_WIRE_DATA = 60,
+  /* agent to host */
+  PCO_WIRE_REPLY = 64,
+  PCO_WIRE_ERROR = 65,
+  PCO_WIRE_STARTED = 66,
+  PCO_WIRE_EXIT = 67
+};
+
+/* The kind of a field is part of its tag, so that a decoder can check any
+ * field before it knows what it means. */
+#define PCO_TAG_NUMBER    0x1000 /* 8 bytes, unsigned or two's complement */
+#define PCO_TAG_STRING    0x2000 /* bytes without NUL */
+#define PCO_TAG_BYTES     0x3000 /* any bytes */
+#define PCO_TAG_NEST      0x4000 /* fields, one level deep */
+#define PCO_TAG_KIND(tag) ((tag)&0xf000)
+
+enum {
+  PCO_TAG_VERSION_MIN = PCO_TAG_NUMBER + 1,
+  PCO_TAG_VERSION_MAX,
+  PCO_TAG_VERSION,
+  PCO_TAG_PID,
+  PCO_TAG_UID,
+  PCO_TAG_COUNT,
+  PCO_TAG_FLAGS,    /* PCO_SPAWN_FLAG_* or PCO_FS_* of portico/plugin.h */
+  PCO_TAG_TIMEOUT,  /* ns from the start of the command, > 0 */
+  PCO_TAG_GRACE,    /* ns between TERM and KILL; 0: KILL at once */
+  PCO_TAG_STDIO,    /* PCO_STDIO_*, three times: stdin, stdout, stderr */
+  PCO_TAG_SIGNO,    /* 1 .. 64 */
+  PCO_TAG_TARGET,   /* op of a SPAWN */
+  PCO_TAG_CODE,     /* exit code 0 .. 255, or 128 + signal */
+  PCO_TAG_SIGNAL,   /* 0, or the signal that ended it, 1 .. 64 */
+  PCO_TAG_REASON,   /* PCO_REASON_* */
+  PCO_TAG_DURATION, /* ns from start to exit */
+  PCO_TAG_SURVIVOR, /* a pid, any number of times up to 64 */
+  PCO_TAG_ERRNO,    /* Linux errno, 1 .. 4095 */
+  PCO_TAG_STAGE,    /* PCO_STAGE_*: what failed in a SPAWN */
+  PCO_TAG_OFFSET,   /* bytes */
+  PCO_TAG_LENGTH,   /* bytes */
+  PCO_TAG_MODE,     /* permission bits, 0 .. 07777 */
+  PCO_TAG_TYPE,     /* PCO_FILE, PCO_DIRECTORY, PCO_SYMLINK, PCO_OTHER */
+  PCO_TAG_SIZE,     /* bytes, <= INT64_MAX */
+  PCO_TAG_GID,
+  PCO_TAG_MTIME, /* ns since 1970, signed */
+
+  PCO_TAG_ARGV = PCO_TAG_STRING + 1, /* repeated */
+  PCO_TAG_ENV,                       /* repeated: "K=V", or "K" removes K */
+  PCO_TAG_CWD,
+  PCO_TAG_USER,
+  PCO_TAG_HOME,
+  PCO_TAG_PATH,
+  PCO_TAG_TARGET_PATH,
+  PCO_TAG_MESSAGE, /* one line for people */
+  PCO_TAG_NAME,    /* of an entry: not empty, ".", ".." nor with '/' */
+  PCO_TAG_LINK,    /* text of a symbolic link */
+
+  PCO_TAG_DATA = PCO_TAG_BYTES + 1,
+
+  PCO_TAG_ENTRY = PCO_TAG_NEST + 1 /* NAME TYPE SIZE MODE UID GID MTIME
+                                      [LINK] */
+};
+
+enum { PCO_STDIO_NULL, PCO_STDIO_FD, PCO_STDIO_MERGE /* stderr to stdout */ };
+enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1 };
+enum {
+  PCO_REASON_EXITED,
+  PCO_REASON_SIGNALED,
+  PCO_REASON_TIMEOUT,
+  PCO_REASON_KILLED
+};
+enum {
+  PCO_STAGE_NONE,
+  PCO_STAGE_EXEC,        /* the program: ENOENT, EACCES, ENOEXEC, E2BIG ... */
+  PCO_STAGE_INTERPRETER, /* it is there, its loader or #! program is not */
+  PCO_STAGE_CWD,
+  PCO_STAGE_USER,
+  PCO_STAGE_FORK /* no process or descriptor left */
+};
+
+typedef struct pco_wire_header {
+  uint32_t size;
+  uint16_t type;
+  uint8_t n_fds;
+  uint8_t flags;
+  uint64_t op;
+} pco_wire_header;
+
+/* ---- encoding ----------------------------------------------------------- */
+
+/* A frame being written.  Grows by realloc up to PCO_WIRE_MAX_PAYLOAD; the
+ * first failure (no memory, too big, NUL in a string) sticks in `error` and
+ * everything after it does nothing, so that callers check once. */
+typedef struct pco_wire_buf {
+  uint8_t *data; /* header and payload; owned by the buffer */
+  size_t len;
+  size_t cap;
+  size_t nest; /* offset of the open ENTRY's length, or 0 */
+  int error;   /* 0, -ENOMEM, -EMSGSIZE or -EINVAL */
+} pco_wire_buf;
+
+/* Starts a frame in b, which is zeroed or was used before (its memory is used
+ * again). */
+void pco_wire_begin(pco_wire_buf *b, uint16_t type, uint8_t flags, uint64_t op);
+void pco_wire_number(pco_wire_buf *b, uint16_t tag, uint64_t value);
+void pco_wire_string(pco_wire_buf *b, uint16_t tag, const char *s);
+void pco_wire_bytes(pco_wire_buf *b, uint16_t tag, const void *p, size_t len);
+void pco_wire_nest_begin(pco_wire_buf *b, uint16_t tag);
+void pco_wire_nest_end(pco_wire_buf *b);
+/* Writes the size and the count of descriptors into the header; returns 0, or
+ * the first error. */
+int pco_wire_end(pco_wire_buf *b, uint8_t n_fds);
+/* Frees the memory; b may be used again. */
+void pco_wire_buf_free(pco_wire_buf *b);
+
+/* ---- decoding ----------------------------------------------------------- */
+
+/* Reads a header from 16 bytes; returns 0, or -EPROTO if a bound is broken. */
+int pco_wire_header_read(const uint8_t bytes[16], pco_wire_header *out);
+
+/* A field: points into the payload. */
+typedef struct pco_wire_field {
+  uint16_t tag;
+  uint32_t len;
+  const uint8_t *data;
+  uint64_t number; /* of a number field */
+} pco_wire_field;
+
+/* A walk over the fields of a payload. */
+typedef struct pco_wire_iter {
+  const uint8_t *at;
+  const uint8_t *end;
+  bool nested; /* true inside an ENTRY: a NEST field is then an error */
+} pco_wire_iter;
+
+void pco_wire_iter_init(pco_wire_iter *it, const void *payload, size_t len);
+/* Gives the next field: 1, 0 at the end, -EPROTO if the payload is broken. */
+int pco_wire_next(pco_wire_iter *it, pco_wire_field *out);
+/* Starts a walk over the fields of a NEST field. */
+void pco_wire_enter(pco_wire_iter *it, const pco_wire_field *nest);
+/* Checks every field of a payload, nested ones too: 0 or -EPROTO. */
+int pco_wire_check(const void *payload, size_t len);
+/* True if the string field holds exactly one path component that may be in a
+ * directory listing: not empty, ".", ".." nor with '/'. */
+bool pco_wire_is_entry_name(const pco_wire_field *f);
+
+#endif /* PCO_WIRE_H */

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calling a script, and Ctrl-C in it.
+ *
+ * As in lua5.4, the handler of SIGINT sets a hook, the only thing that it may
+ * do to a running state, and the hook raises.  It is installed without
+ * SA_RESTART, so that a wait inside Portico returns early, sees the hook and
+ * stops what it waits for.
+ *
+ * Unlike lua5.4, a second Ctrl-C before the first was noticed does not end the
+ * program at once: a wait inside Portico takes it as "do not wait for the
+ * clean-up".  It tells the two apart by the hook, so there are two.  The third
+ * ends the program, for scripts that are stuck where no hook runs.
+ */
+#include <signal.h>
+#include <stddef.h>
+
+#include <lauxlib.h>
+
+#include "cli.h"
+
+static lua_State *script_state; /* the main thread, for the handler */
+
+static void set_handler(void (*handler)(int)) {
+  struct sigaction action = {.sa_handler = handler};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+}
+
+static void raise_interrupt(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  lua_sethook(L, NULL, 0, 0);
+  luaL_error(L, "interrupted!");
+}
+
+static void raise_again(lua_State *L, lua_Debug *ar) {
+  raise_interrupt(L, ar);
+}
+
+static void on_interrupt(int signo) {
+  (void)signo;
+  lua_Hook pending = lua_gethook(script_state);
+  if (pending == raise_again) {
+    set_handler(SIG_DFL);
+    raise(SIGINT); /* delivered when this handler returns */
+  }
+  lua_sethook(script_state,
+              pending == raise_interrupt ? raise_again : raise_interrupt,
+              LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+}
+
+int cli_call(lua_State *L, int nargs) {
+  int base = lua_gettop(L) - nargs; /* the function */
+  lua_pushcfunction(L, cli_traceback);
+  lua_insert(L, base);
+  script_state = L;
+  struct sigaction before;
+  sigaction(SIGINT, NULL, &before);
+  /* A shell starts background jobs with SIGINT ignored; leave it so. */
+  if (before.sa_handler != SIG_IGN)
+    set_handler(on_interrupt);
+  int status = lua_pcall(L, nargs, 0, base);
+  if (before.sa_handler != SIG_IGN)
+    set_handler(SIG_DFL);
+  lua_sethook(L, NULL, 0, 0);
+  lua_remove(L, base);
+  return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The portico command, between its own files.  It is an ordinary program that
+ * embeds Lua; it uses no part of libportico but what a script uses.
+ */
+#ifndef PCO_CLI_H
+#define PCO_CLI_H
+
+#include <stdbool.h>
+
+#include <lua.h>
+
+/* Exit codes; --help and the README list them. */
+enum {
+  EXIT_OK = 0,
+  EXIT_SCRIPT = 1,       /* the script could not be loaded, or raised */
+  EXIT_USAGE = 2,        /* the command line is wrong */
+  EXIT_INTERRUPTED = 130 /* ended by Ctrl-C, as a shell would say it */
+};
+
+/* Puts this program's Lua modules in front of package.path and cpath.  Raises
+ * a Lua error if they cannot be told. */
+void cli_set_paths(lua_State *L);
+
+/* Calls the function below its nargs arguments, without results, as lua5.4
+ * calls a script: with tracebacks, and with Ctrl-C as an error in it.  On an
+ * error that error is left on the stack.  Returns a Lua status. */
+int cli_call(lua_State *L, int nargs);
+
+/* Prints the error on top of the stack, its chain, a traceback and a hint to
+ * stderr, and pops it.  Returns the exit code that fits. */
+int cli_report(lua_State *L);
+
+/* Message handler for lua_pcall: remembers the traceback for cli_report. */
+int cli_traceback(lua_State *L);
+
+#endif /* PCO_CLI_H */

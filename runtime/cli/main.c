@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * portico: runs a Lua script that has Portico's modules at hand.
+ *
+ * It is lua5.4 without the options that nobody puts into a script, and with
+ * three things more: it finds Portico's modules beside itself, wherever its
+ * prefix was moved; it says what to do about an error (report.c); and it
+ * closes the state at the end, so that sandboxes are closed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#include "cli.h"
+
+static const char usage_text[] =
+    "usage: portico SCRIPT [ARGUMENT...]   run a Lua script; - is stdin\n"
+    "       portico -e CODE [ARGUMENT...]  run CODE\n"
+    "       portico backends               list the backends that are here\n"
+    "       portico --version\n"
+    "       portico --help\n";
+
+static const char help_text[] =
+    "\n"
+    "A script gets its arguments as `...` and in the table `arg`.  Without\n"
+    "arguments the script is read from stdin.  A script called \"backends\" "
+    "is\n"
+    "run as ./backends; -- ends the options.\n"
+    "\n"
+    "Environment: LUA_PATH, LUA_CPATH as for lua5.4; PORTICO_PLUGIN_PATH, a\n"
+    "list of further directories of plugins, separated by colons.\n"
+    "\n"
+    "Exit codes:\n"
+    "  0    the script ended\n"
+    "  1    it could not be loaded, or ended with an error\n"
+    "  2    wrong usage\n"
+    "  130  Ctrl-C\n"
+    "  others: what the script gave to os.exit\n";
+
+/* What the command line asks for. */
+struct request {
+  enum { RUN_FILE, RUN_CODE, RUN_BACKENDS } what;
+  const char *text; /* file name (NULL: stdin), or code */
+  char **args;      /* the script's own, up to a NULL */
+  const char *name; /* arg[0] */
+};
+
+static const char backends_code[] =
+    "local list = require('portico').backends()\n"
+    "for _, backend in ipairs(list) do\n"
+    "  print(('%-12s %s'):format(backend.name, backend.path or ''))\n"
+    "end\n"
+    "if #list == 0 then io.stderr:write('portico: no backends here\\n') end\n";
+
+/* Makes the global table arg; pushes the arguments and returns their number. */
+static int push_args(lua_State *L, const struct request *req) {
+  int n = 0;
+  while (req->args[n] != NULL)
+    n++;
+  luaL_checkstack(L, n + 3, "too many arguments");
+  lua_createtable(L, n, 1);
+  lua_pushstring(L, req->name);
+  lua_rawseti(L, -2, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushstring(L, req->args[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setglobal(L, "arg");
+  for (int i = 0; i < n; i++)
+    lua_pushstring(L, req->args[i]);
+  return n;
+}
+
+/* Pushes the chunk that was asked for.  Returns a Lua status. */
+static int load_chunk(lua_State *L, const struct request *req) {
+  switch (req->what) {
+  case RUN_FILE:
+    return luaL_loadfile(L, req->text);
+  case RUN_CODE:
+    return luaL_loadbuffer(L, req->text, strlen(req->text), "=(command line)");
+  case RUN_BACKENDS:
+    return luaL_loadstring(L, backends_code);
+  }
+  return LUA_ERRERR;
+}
+
+/* Everything that may raise, in protected mode.  Returns the exit code. */
+static int protected_main(lua_State *L) {
+  const struct request *req = lua_touserdata(L, 1);
+  luaL_checkversion(L);
+  luaL_openlibs(L);
+  cli_set_paths(L);
+  /* A sandbox that was left open says so by a warning. */
+  lua_warning(L, "@on", 0);
+  int status = load_chunk(L, req);
+  if (status == LUA_OK)
+    status = cli_call(L, push_args(L, req));
+  lua_pushinteger(L, status == LUA_OK ? EXIT_OK : cli_report(L));
+  return 1;
+}
+
+static int run(const struct request *req) {
+  lua_State *L = luaL_newstate();
+  if (L == NULL) {
+    fputs("portico: not enough memory\n", stderr);
+    return EXIT_SCRIPT;
+  }
+  lua_pushcfunction(L, cli_traceback);
+  lua_pushcfunction(L, protected_main);
+  lua_pushlightuserdata(L, (void *)req);
+  int status = lua_pcall(L, 1, 1, 1);
+  int code = status == LUA_OK ? (int)lua_tointeger(L, -1) : cli_report(L);
+  lua_close(L);
+  /* A script whose output could not be written has not done its work. */
+  if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_OK) {
+    fputs("portico: cannot write to stdout\n", stderr);
+    code = EXIT_SCRIPT;
+  }
+  return code;
+}
+
+static int usage_error(const char *problem, const char *what) {
+  fprintf(stderr, "portico: %s: %s\n%s", problem, what, usage_text);
+  return EXIT_USAGE;
+}
+
+static bool is(const char *argument, const char *name) {
+  return strcmp(argument, name) == 0;
+}
+
+int main(int argc, char **argv) {
+  struct request req = {.what = RUN_FILE};
+  if (argc < 2) {
+    if (argc < 1 || isatty(STDIN_FILENO)) {
+      fputs(usage_text, stderr);
+      return EXIT_USAGE;
+    }
+    req.name = "-";
+    req.args = argv + 1;
+    return run(&req);
+  }
+  const char *first = argv[1];
+  char **rest = argv + 2; /* argv ends with a NULL */
+  if (is(first, "--help") || is(first, "-h")) {
+    fputs(usage_text, stdout);
+    fputs(help_text, stdout);
+    return fflush(stdout) == 0 ? EXIT_OK : EXIT_SCRIPT;
+  }
+  if (is(first, "--version") || is(first, "-v")) {
+    printf("portico %s (%s)\n", PCO_VERSION, LUA_RELEASE);
+    return fflush(stdout) == 0 ? EXIT_OK : EXIT_SCRIPT;
+  }
+  if (is(first, "backends")) {
+    if (rest[0] != NULL)
+      return usage_error("backends takes no arguments", rest[0]);
+    req = (struct request){RUN_BACKENDS, NULL, rest, "backends"};
+    return run(&req);
+  }
+  if (is(first, "-e")) {
+    if (rest[0] == NULL)
+      return usage_error("code is missing after the option", first);
+    req = (struct request){RUN_CODE, rest[0], rest + 1, "-e"};
+    return run(&req);
+  }
+  if (is(first, "--")) {
+    if (rest[0] == NULL)
+      return usage_error("a script is missing after", first);
+    first = rest[0];
+    rest++;
+  } else if (first[0] == '-' && first[1] != '\0') {
+    return usage_error("unknown option", first);
+  }
+  req.name = first;
+  req.text = is(first, "-") ? NULL : first;
+  req.args = rest;
+  return run(&req);
+}

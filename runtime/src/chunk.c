@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* Pieces of output; see chunk.h. */
+#include "chunk.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+void pco__chunks_init(pco__chunks *q) {
+  *q = (pco__chunks){.last = &q->first};
+}
+
+void pco__chunks_append(pco__chunks *q, pco__chunk *c) {
+  c->next = NULL;
+  *q->last = c;
+  q->last = &c->next;
+  q->bytes += c->len - c->start;
+  q->count++;
+}
+
+void pco__chunks_prepend(pco__chunks *q, pco__chunk *c) {
+  c->next = q->first;
+  q->first = c;
+  if (!c->next)
+    q->last = &c->next;
+  q->bytes += c->len - c->start;
+  q->count++;
+}
+
+int pco__chunks_add(pco__chunks *q, uint8_t stream, const void *data,
+                    size_t len) {
+  pco__chunk *c = malloc(sizeof *c + len);
+  if (!c)
+    return UV_ENOMEM;
+  c->stream = stream;
+  c->start = 0;
+  c->len = len;
+  memcpy(c->data, data, len);
+  pco__chunks_append(q, c);
+  return 0;
+}
+
+pco__chunk *pco__chunks_shift(pco__chunks *q) {
+  pco__chunk *c = q->first;
+  if (!c)
+    return NULL;
+  q->first = c->next;
+  if (!q->first)
+    q->last = &q->first;
+  q->bytes -= c->len - c->start;
+  q->count--;
+  return c;
+}
+
+void pco__chunks_move(pco__chunks *q, pco__chunks *from) {
+  if (!from->first)
+    return;
+  *q->last = from->first;
+  q->last = from->last;
+  q->bytes += from->bytes;
+  q->count += from->count;
+  pco__chunks_init(from);
+}
+
+void pco__chunks_move_front(pco__chunks *q, pco__chunks *from) {
+  pco__chunks rest;
+  pco__chunks_init(&rest);
+  pco__chunks_move(&rest, q);
+  pco__chunks_move(q, from);
+  pco__chunks_move(q, &rest);
+}
+
+void pco__chunks_free(pco__chunks *q) {
+  for (pco__chunk *c; (c = pco__chunks_shift(q)) != NULL;)
+    free(c);
+}

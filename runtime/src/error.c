@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Errors on the host side; see error.h.
+ *
+ * The one list of codes (own_codes) gives each its name, its text and the Lua
+ * class that it becomes; libuv names and describes the rest, class_of_errno
+ * sorts them.
+ */
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#define MAX_CHAIN 16
+
+static const struct {
+  int code;
+  const char *name;
+  const char *class_name;
+  const char *text;
+} own_codes[] = {
+    {PCO_EUNSUPPORTED, "PCO_EUNSUPPORTED", "UnsupportedError",
+     "this backend cannot do that"},
+    {PCO_EUNAVAILABLE, "PCO_EUNAVAILABLE", "UnavailableError",
+     "not available on this machine now"},
+    {PCO_EGONE, "PCO_EGONE", "ConnectionError", "the sandbox is gone"},
+    {PCO_ELIMIT, "PCO_ELIMIT", "LimitError", "a limit was reached"},
+    {PCO_EBACKEND, "PCO_EBACKEND", "BackendError", "the backend failed"},
+    {PCO_EINVAL, "PCO_EINVAL", "InvalidArgumentError", "bad argument"},
+    {PCO_ECLOSED, "PCO_ECLOSED", "ClosedError", "it was closed"},
+    {PCO_ECANCELED, "PCO_ECANCELED", "CancelledError", "cancelled"},
+    {PCO_EINTERRUPTED, "PCO_EINTERRUPTED", "CancelledError", "interrupted"},
+    {PCO_EPROTO, "PCO_EPROTO", "ProtocolError", "protocol error"},
+    {PCO_EPLUGIN, "PCO_EPLUGIN", "PluginError", "the plugin was refused"},
+    {PCO_EDEADLOCK, "PCO_EDEADLOCK", "DeadlockError",
+     "nothing is left that could wake this task"},
+    {PCO_ENOTASK, "PCO_ENOTASK", "UsageError", "waits outside run()"},
+    {PCO_ENOYIELD, "PCO_ENOYIELD", "UsageError", "cannot wait here"},
+    {PCO_ECOROUTINE, "PCO_ECOROUTINE", "UsageError",
+     "cannot wait in this coroutine"},
+    {PCO_ESYNC, "PCO_ESYNC", "UsageError", "sync call in an async task"},
+    {PCO_EBUSY, "PCO_EBUSY", "UsageError", "in use"},
+    {PCO_EFORKED, "PCO_EFORKED", "UsageError",
+     "it belongs to the parent process"},
+    {PCO_EFACADE, "PCO_EFACADE", "UsageError", "an object of the other facade"},
+    {PCO_EDOT, "PCO_EDOT", "UsageError", "called with a dot"},
+    {PCO_ETIMEDOUT, "PCO_ETIMEDOUT", "TimeoutError",
+     "the command ran out of time"},
+    {PCO_ECALLTIMEOUT, "PCO_ECALLTIMEOUT", "TimeoutError",
+     "the call ran out of time"},
+    {PCO_EEXIT, "PCO_EEXIT", "ExitError", "the command failed"},
+    {PCO_ECONN, "PCO_ECONN", "ConnectionError", "the connection broke"},
+};
+
+static pco__error out_of_memory = {.code = UV_ENOMEM,
+                                   .source = PCO_SOURCE_HOST};
+
+static int own_index(int code) {
+  for (size_t i = 0; i < sizeof own_codes / sizeof *own_codes; i++)
+    if (own_codes[i].code == code)
+      return (int)i;
+  return -1;
+}
+
+int pco__own_code(int index) {
+  size_t n = sizeof own_codes / sizeof *own_codes;
+  return index >= 0 && (size_t)index < n ? own_codes[index].code : 0;
+}
+
+const char *pco__code_name(int code) {
+  int i = own_index(code);
+  return i >= 0 ? own_codes[i].name : uv_err_name(code);
+}
+
+const char *pco__code_text(int code) {
+  int i = own_index(code);
+  return i >= 0 ? own_codes[i].text : uv_strerror(code);
+}
+
+static const char *class_of_errno(int code) {
+  switch (code) {
+  case UV_ENOENT:
+    return "NotFoundError";
+  case UV_EEXIST:
+    return "AlreadyExistsError";
+  case UV_EACCES:
+  case UV_EPERM:
+  case UV_EROFS:
+    return "PermissionError";
+  case UV_ENOSPC:
+  case UV_EMFILE:
+  case UV_ENFILE:
+  case UV_ENOMEM:
+  case UV_EAGAIN:
+  case -122: /* EDQUOT, which libuv does not name */
+    return "LimitError";
+  case UV_EINVAL:
+    return "InvalidArgumentError";
+  case UV_ECANCELED:
+    return "CancelledError";
+  default:
+    return "SystemError";
+  }
+}
+
+const char *pco__error_class(const pco__error *err) {
+  if (err->spawn)
+    return "SpawnError";
+  int i = own_index(err->code);
+  return i >= 0 ? own_codes[i].class_name : class_of_errno(err->code);
+}
+
+static char *copy_or_null(const char *s) {
+  return s ? strdup(s) : NULL;
+}
+
+pco__error *pco__error_new(int code, uint32_t source, const char *path,
+                           const char *fmt, ...) {
+  pco__error *err = calloc(1, sizeof *err);
+  if (!err)
+    return &out_of_memory;
+  err->code = code;
+  err->source = source;
+  err->path = copy_or_null(path);
+  if (fmt) {
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    err->message = strdup(text);
+  }
+  return err;
+}
+
+pco__error *pco__error_because(pco__error *err, pco__error *cause) {
+  if (err == &out_of_memory || err->cause)
+    pco__error_free(cause);
+  else
+    err->cause = cause;
+  return err;
+}
+
+pco__error *pco__error_from_abi(const pco_error *abi, int code) {
+  pco__error *first = NULL;
+  pco__error **link = &first;
+  for (int i = 0; abi && i < MAX_CHAIN; i++, abi = abi->cause) {
+    pco__error *err = pco__error_new(abi->code < 0 ? abi->code : PCO_EBACKEND,
+                                     abi->source, abi->path, NULL);
+    if (err == &out_of_memory)
+      return first ? first : err;
+    err->message = copy_or_null(abi->message);
+    err->retryable = (abi->flags & PCO_ERROR_RETRYABLE) != 0;
+    *link = err;
+    link = &err->cause;
+  }
+  return first ? first : pco__error_new(code, PCO_SOURCE_PLUGIN, NULL, NULL);
+}
+
+void pco__error_free(pco__error *err) {
+  while (err && err != &out_of_memory) {
+    pco__error *cause = err->cause;
+    free(err->message);
+    free(err->path);
+    free(err);
+    err = cause;
+  }
+}

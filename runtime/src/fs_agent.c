@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * File calls over the link to an agent: one request each, with DATA frames for
+ * what is written and read.
+ *
+ * A call that was cancelled, or that got more than it may hold, sends CANCEL
+ * and waits for the final frame, so that the request is always answered.
+ */
+#include "fs_ops.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fields.h"
+
+#define QUEUE_BYTES  (256u * 1024) /* of our DATA in the link */
+#define NO_PATH_TYPE UINT64_MAX
+
+static pco__fs_op *op_of(pco__link_request *r) {
+  return PCO_CONTAINER(r, pco__fs_op, request);
+}
+
+/* ---- what comes ---------------------------------------------------------- */
+
+/* Reads an ENTRY; a stat may have no name (the root). */
+static int read_entry(pco__fs_op *o, const pco_wire_field *nest) {
+  pco__entry e = {.type = UINT32_MAX, .name = ""};
+  size_t name_len = 0;
+  size_t link_len = 0;
+  bool bad = false;
+  pco_wire_iter it;
+  pco_wire_field f;
+  pco_wire_enter(&it, nest);
+  while (pco_wire_next(&it, &f) == 1) {
+    switch (f.tag) {
+    case PCO_TAG_NAME:
+      bad |= name_len != 0 || !pco_wire_is_entry_name(&f);
+      e.name = (const char *)f.data;
+      name_len = f.len;
+      break;
+    case PCO_TAG_TYPE:
+      bad |= f.number > PCO_OTHER;
+      e.type = (uint32_t)f.number;
+      break;
+    case PCO_TAG_SIZE:
+      bad |= f.number > INT64_MAX;
+      e.size = f.number;
+      break;
+    case PCO_TAG_MODE:
+      bad |= f.number > 07777;
+      e.mode = (uint32_t)f.number;
+      break;
+    case PCO_TAG_UID:
+      bad |= f.number > UINT32_MAX;
+      e.uid = (uint32_t)f.number;
+      break;
+    case PCO_TAG_GID:
+      bad |= f.number > UINT32_MAX;
+      e.gid = (uint32_t)f.number;
+      break;
+    case PCO_TAG_MTIME:
+      e.mtime_ns = (int64_t)f.number;
+      break;
+    case PCO_TAG_LINK:
+      e.link = (const char *)f.data;
+      link_len = f.len;
+      break;
+    default:
+      break;
+    }
+  }
+  if (bad || e.type == UINT32_MAX || (name_len == 0 && o->kind == PCO__FS_LIST))
+    return -EPROTO;
+  return pco__fs_add_entry(o, &e, name_len, link_len);
+}
+
+static int read_entries(pco__fs_op *o, const pco_wire_header *h,
+                        const uint8_t *payload) {
+  pco_wire_iter it;
+  pco_wire_field f;
+  int rc = 0;
+  pco_wire_iter_init(&it, payload, h->size);
+  while (rc == 0 && pco_wire_next(&it, &f) == 1)
+    if (f.tag == PCO_TAG_ENTRY)
+      rc = read_entry(o, &f);
+  if (rc == 0 && o->kind == PCO__FS_STAT && o->n_entries != 1)
+    rc = -EPROTO;
+  return rc;
+}
+
+static int read_data(pco__fs_op *o, const pco_wire_header *h,
+                     const uint8_t *payload) {
+  pco_wire_iter it;
+  pco_wire_field f;
+  int rc = 0;
+  pco_wire_iter_init(&it, payload, h->size);
+  while (rc == 0 && pco_wire_next(&it, &f) == 1)
+    if (f.tag == PCO_TAG_DATA)
+      rc = pco__fs_add_bytes(o, f.data, f.len);
+  return rc;
+}
+
+static void send_cancel(pco__fs_op *o) {
+  pco_wire_buf frame = {0};
+  pco_wire_begin(&frame, PCO_WIRE_CANCEL, 0, o->request.id);
+  pco__link_send(o->request.link, &frame);
+}
+
+/* Remembers why it failed and asks the agent to stop. */
+static void give_up(pco__fs_op *o, int rc) {
+  if (o->trouble)
+    return;
+  o->trouble = rc == PCO_ELIMIT
+                   ? pco__fs_limit_error(o)
+                   : pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL);
+  if (!o->finished)
+    send_cancel(o);
+}
+
+static int take_result(pco__fs_op *o, const pco_wire_header *h,
+                       const uint8_t *payload) {
+  if (o->trouble || o->op.cancel_code)
+    return 0;
+  int rc = 0;
+  if (h->type == PCO_WIRE_DATA)
+    rc = read_data(o, h, payload);
+  else if (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST)
+    rc = read_entries(o, h, payload);
+  if (rc == -EPROTO)
+    return rc;
+  if (rc < 0)
+    give_up(o, rc);
+  return 0;
+}
+
+static int on_frame(pco__link_request *r, const pco_wire_header *h,
+                    const uint8_t *payload) {
+  pco__fs_op *o = op_of(r);
+  bool last = !(h->flags & PCO_WIRE_MORE);
+  pco__error *err = NULL;
+  int rc = 0;
+  o->finished = last;
+  pco__link_answered(r);
+  if (h->type == PCO_WIRE_ERROR) {
+    err = pco__field_error(h, payload);
+    rc = err ? 0 : -EPROTO;
+  } else {
+    rc = take_result(o, h, payload);
+  }
+  if (rc < 0)
+    err = pco__error_new(PCO_EPROTO, PCO_SOURCE_AGENT, NULL,
+                         "the agent's answer makes no sense");
+  if (last && o->more_queued)
+    o->trouble = o->trouble ? o->trouble : err; /* ended by on_more */
+  else if (last)
+    pco__fs_end(o, err);
+  else
+    pco__error_free(err);
+  return rc;
+}
+
+static void on_lost(pco__link_request *r, const pco__error *err) {
+  pco__fs_op *o = op_of(r);
+  o->finished = true;
+  pco__error *copy = pco__error_new(err->code, err->source, NULL,
+                                    err->message ? "%s" : NULL, err->message);
+  if (err->cause)
+    pco__error_because(copy,
+                       pco__error_new(err->cause->code, err->cause->source,
+                                      NULL, err->cause->message ? "%s" : NULL,
+                                      err->cause->message));
+  pco__error_free(o->trouble);
+  o->trouble = NULL;
+  if (o->more_queued)
+    o->trouble = copy;
+  else
+    pco__fs_end(o, copy);
+}
+
+/* ---- what is sent -------------------------------------------------------- */
+
+static void send_data(pco__fs_op *o);
+
+/* The link took what it had: more, unless it is over. */
+static void on_more(pco__call *call) {
+  pco__fs_op *o = PCO_CONTAINER(call, pco__fs_op, more);
+  o->more_queued = false;
+  if (o->finished)
+    pco__fs_end(o, NULL);
+  else
+    send_data(o);
+}
+
+static void send_data(pco__fs_op *o) {
+  bool last = false;
+  while (!last && !o->op.cancel_code &&
+         pco__link_queued(o->request.link) < QUEUE_BYTES) {
+    size_t n = o->len - o->sent;
+    n = n < PCO_WIRE_MAX_DATA ? n : PCO_WIRE_MAX_DATA;
+    last = o->sent + n == o->len;
+    pco_wire_buf frame = {0};
+    pco_wire_begin(&frame, PCO_WIRE_DATA, last ? 0 : (uint8_t)PCO_WIRE_MORE,
+                   o->request.id);
+    pco_wire_bytes(&frame, PCO_TAG_DATA, o->data + o->sent, n);
+    o->sent += n;
+    pco__link_send(o->request.link, &frame);
+  }
+  if (last || o->op.cancel_code)
+    return;
+  o->more_queued = true;
+  o->more.fn = on_more;
+  pco__link_when_writable(o->request.link, &o->more);
+}
+
+static const uint16_t frame_types[] = {
+    [PCO__FS_STAT] = PCO_WIRE_STAT,     [PCO__FS_LIST] = PCO_WIRE_LIST,
+    [PCO__FS_READ] = PCO_WIRE_READ,     [PCO__FS_WRITE] = PCO_WIRE_WRITE,
+    [PCO__FS_MKDIR] = PCO_WIRE_MKDIR,   [PCO__FS_REMOVE] = PCO_WIRE_REMOVE,
+    [PCO__FS_RENAME] = PCO_WIRE_RENAME,
+};
+
+static void encode(pco__fs_op *o, pco_wire_buf *b) {
+  pco_wire_begin(b, frame_types[o->kind], 0, o->request.id);
+  pco_wire_string(b, PCO_TAG_PATH, o->path);
+  pco_wire_number(b, PCO_TAG_FLAGS, o->flags);
+  if (o->target)
+    pco_wire_string(b, PCO_TAG_TARGET_PATH, o->target);
+  if (o->mode >= 0)
+    pco_wire_number(b, PCO_TAG_MODE, (uint64_t)o->mode);
+  if (o->kind == PCO__FS_READ && o->offset)
+    pco_wire_number(b, PCO_TAG_OFFSET, o->offset);
+  if (o->kind != PCO__FS_READ)
+    return;
+  /* One byte more than may be kept tells "too much" from "just fits". */
+  uint64_t most = (uint64_t)o->max_size + 1;
+  pco_wire_number(b, PCO_TAG_LENGTH, o->length < most ? o->length : most);
+}
+
+void pco__fs_agent_start(pco__fs_op *o) {
+  pco__link *link = o->sandbox->link;
+  pco_wire_buf frame = {0};
+  o->request.id = pco__link_next(link);
+  o->request.type = frame_types[o->kind];
+  o->request.frame = on_frame;
+  o->request.lost = on_lost;
+  encode(o, &frame);
+  bool writes = o->kind == PCO__FS_WRITE;
+  bool slow = writes || o->kind == PCO__FS_REMOVE;
+  pco__link_request_send(link, &o->request, &frame, NULL, 0, !slow);
+  if (writes)
+    send_data(o);
+}
+
+void pco__fs_agent_cancel(pco__fs_op *o) {
+  if (!o->finished)
+    send_cancel(o);
+}

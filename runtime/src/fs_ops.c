@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* The waiting calls on files; see fs_ops.h. */
+#include "fs_ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua_fs.h"
+
+/* A name costs its entry at least this; a listing may hold this many bytes. */
+#define MAX_LISTING (64u * 1024 * 1024)
+
+static pco__fs_op *op_of(pco__op *op) {
+  return PCO_CONTAINER(op, pco__fs_op, op);
+}
+
+int pco__fs_add_entry(pco__fs_op *o, const pco__entry *e, size_t name_len,
+                      size_t link_len) {
+  size_t size = sizeof *e + name_len + link_len + 2;
+  if (o->n_bytes + size > MAX_LISTING)
+    return PCO_ELIMIT;
+  pco__entry *copy = calloc(1, size);
+  if (!copy)
+    return UV_ENOMEM;
+  *copy = *e;
+  memcpy(copy->text, e->name, name_len);
+  copy->name = copy->text;
+  if (e->link) {
+    memcpy(copy->text + name_len + 1, e->link, link_len);
+    copy->link = copy->text + name_len + 1;
+  }
+  copy->next = o->entries;
+  o->entries = copy;
+  o->n_entries++;
+  o->n_bytes += size;
+  return 0;
+}
+
+int pco__fs_add_bytes(pco__fs_op *o, const void *data, size_t len) {
+  if (len > o->max_size - o->n_bytes)
+    return PCO_ELIMIT;
+  if (o->n_bytes + len > o->cap_bytes) {
+    size_t cap = o->cap_bytes ? o->cap_bytes * 2 : 4096;
+    while (cap < o->n_bytes + len)
+      cap *= 2;
+    char *bytes = realloc(o->bytes, cap);
+    if (!bytes)
+      return UV_ENOMEM;
+    o->bytes = bytes;
+    o->cap_bytes = cap;
+  }
+  memcpy(o->bytes + o->n_bytes, data, len);
+  o->n_bytes += len;
+  return 0;
+}
+
+pco__error *pco__fs_limit_error(const pco__fs_op *o) {
+  pco__error *err;
+  if (o->kind == PCO__FS_READ)
+    err =
+        pco__error_new(PCO_ELIMIT, PCO_SOURCE_HOST, o->path,
+                       "there is more than max_size = %zu bytes", o->max_size);
+  else
+    err = pco__error_new(PCO_ELIMIT, PCO_SOURCE_HOST, o->path,
+                         "the directory has too many entries for one list");
+  err->limit = o->kind == PCO__FS_READ ? "max_size" : "list";
+  return err;
+}
+
+/* What is no error for this call. */
+static bool forgiven(pco__fs_op *o, const pco__error *err) {
+  bool missing = err->code == UV_ENOENT || err->code == UV_ENOTDIR;
+  if (o->exists && missing)
+    return true;
+  return o->missing_ok && err->code == UV_ENOENT;
+}
+
+void pco__fs_end(pco__fs_op *o, pco__error *err) {
+  if (o->trouble) {
+    pco__error_free(err);
+    err = o->trouble;
+    o->trouble = NULL;
+  }
+  o->found = !err;
+  if (err && !o->op.cancel_code && forgiven(o, err)) {
+    pco__error_free(err);
+    err = NULL;
+  }
+  if (err && !err->path)
+    err->path = strdup(o->path);
+  pco__op_complete(&o->op, err);
+}
+
+static void start(pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  pco__error *err = pco__sandbox_check(o->sandbox);
+  if (!err && !o->sandbox->link && !o->sandbox->fs)
+    err = pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
+                         "the backend %s has no files",
+                         o->sandbox->backend->info->id);
+  if (err) {
+    pco__op_complete(op, err);
+    return;
+  }
+  pco__list_append(&o->sandbox->ops, &op->owner_node);
+  if (o->sandbox->link)
+    pco__fs_agent_start(o);
+  else
+    pco__fs_plugin_start(o);
+}
+
+static void cancel(pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  if (o->sandbox->link)
+    pco__fs_agent_cancel(o);
+  else if (o->sandbox->fs)
+    pco__fs_plugin_cancel(o);
+}
+
+static void destroy(pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  while (o->entries) {
+    pco__entry *next = o->entries->next;
+    free(o->entries);
+    o->entries = next;
+  }
+  free(o->bytes);
+  pco__error_free(o->trouble);
+  pco__sandbox_unref(o->sandbox);
+}
+
+#define FS_CLASS(variable, text, push_fn)                                      \
+  const pco__op_class variable = {.name = text,                                \
+                                  .start = start,                              \
+                                  .cancel = cancel,                            \
+                                  .push = push_fn,                             \
+                                  .destroy = destroy}
+FS_CLASS(pco__fs_read_class, "fs:read", pco__push_bytes);
+FS_CLASS(pco__fs_write_class, "fs:write", pco__push_fs_nothing);
+FS_CLASS(pco__fs_append_class, "fs:append", pco__push_fs_nothing);
+FS_CLASS(pco__fs_stat_class, "fs:stat", pco__push_entry);
+FS_CLASS(pco__fs_exists_class, "fs:exists", pco__push_found);
+FS_CLASS(pco__fs_list_class, "fs:list", pco__push_entries);
+FS_CLASS(pco__fs_mkdir_class, "fs:mkdir", pco__push_fs_nothing);
+FS_CLASS(pco__fs_remove_class, "fs:remove", pco__push_found);
+FS_CLASS(pco__fs_rename_class, "fs:rename", pco__push_fs_nothing);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The waiting calls on files: one op type for all, done by the agent
+ * (fs_agent.c) or by a plugin's "pco.fs/1" (fs_plugin.c).
+ */
+#ifndef PCO_FS_OPS_H
+#define PCO_FS_OPS_H
+
+#include "sandbox.h"
+
+#define PCO__FS_DEFAULT_MAX_SIZE (64u * 1024 * 1024)
+
+enum {
+  PCO__FS_STAT,
+  PCO__FS_LIST,
+  PCO__FS_READ,
+  PCO__FS_WRITE,
+  PCO__FS_MKDIR,
+  PCO__FS_REMOVE,
+  PCO__FS_RENAME
+};
+
+/* A file's attributes; one allocation with its strings. */
+typedef struct pco__entry {
+  struct pco__entry *next;
+  uint32_t type; /* PCO_FILE, ... */
+  uint32_t mode;
+  uint32_t uid;
+  uint32_t gid;
+  uint64_t size;
+  int64_t mtime_ns;
+  const char *name; /* in text */
+  const char *link; /* in text; or NULL */
+  char text[];
+} pco__entry;
+
+typedef struct pco__fs_op {
+  pco__op op;
+  pco__sandbox *sandbox; /* a reference */
+  int kind;              /* PCO__FS_* */
+  uint32_t flags;        /* PCO_FS_* of plugin.h */
+  bool exists;           /* stat: NotFound is the answer false */
+  bool missing_ok;       /* remove */
+  const char *path;      /* in the arena, as the caller gave it */
+  const char *target;    /* rename */
+  int32_t mode;          /* -1: not given */
+  uint64_t offset;       /* read */
+  uint64_t length;       /* read; UINT64_MAX: to the end */
+  size_t max_size;       /* read: more is a LimitError */
+  const char *data;      /* write; in the arena */
+  size_t len;
+  size_t sent; /* write: given to the link */
+  /* results */
+  pco__entry *entries; /* owned */
+  size_t n_entries;
+  char *bytes; /* owned */
+  size_t n_bytes;
+  size_t cap_bytes;
+  bool found; /* exists */
+  /* the doer's */
+  pco__link_request request;
+  pco__call more; /* write: the link takes more */
+  bool more_queued;
+  bool finished; /* the final frame came */
+  pco_op call;
+  pco_iov iov;
+  pco__error *trouble; /* to end with, once the doer has stopped */
+} pco__fs_op;
+
+extern const pco__op_class pco__fs_read_class;
+extern const pco__op_class pco__fs_write_class;
+extern const pco__op_class pco__fs_append_class;
+extern const pco__op_class pco__fs_stat_class;
+extern const pco__op_class pco__fs_exists_class;
+extern const pco__op_class pco__fs_list_class;
+extern const pco__op_class pco__fs_mkdir_class;
+extern const pco__op_class pco__fs_remove_class;
+extern const pco__op_class pco__fs_rename_class;
+
+/* The doers: start and cancel. */
+void pco__fs_agent_start(pco__fs_op *o);
+void pco__fs_agent_cancel(pco__fs_op *o);
+void pco__fs_plugin_start(pco__fs_op *o);
+void pco__fs_plugin_cancel(pco__fs_op *o);
+
+/* For the doers. */
+/* Completes the op with what its kind makes of err (taken). */
+void pco__fs_end(pco__fs_op *o, pco__error *err);
+/* Adds an entry; 0 or UV_ENOMEM. */
+int pco__fs_add_entry(pco__fs_op *o, const pco__entry *e, size_t name_len,
+                      size_t link_len);
+/* Adds bytes that were read: 0, UV_ENOMEM, or PCO_ELIMIT beyond max_size. */
+int pco__fs_add_bytes(pco__fs_op *o, const void *data, size_t len);
+pco__error *pco__fs_limit_error(const pco__fs_op *o);
+
+#endif /* PCO_FS_OPS_H */

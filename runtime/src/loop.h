@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A loop: one uv_loop_t with what every room of the runtime needs on it.
+ *
+ *   posted calls    from any thread, run on the loop's thread in order
+ *   deferred calls  from the loop's thread, run in the next turn, so that a
+ *                   completion inside a plugin's function never calls back
+ *                   into it
+ *   timers          a heap under one uv_timer_t
+ *   done ops        (async only) waiting for the scheduler to resume their task
+ *
+ * A loop belongs to one thread: the Lua state's own (async) or a portal's.
+ * Everything but pco__loop_post is for that thread only.
+ */
+#ifndef PCO_LOOP_H
+#define PCO_LOOP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "list.h"
+
+struct pco__runtime;
+
+/* A call to make later; embedded in what it is about. */
+typedef struct pco__call {
+  struct pco__call *next;
+  void (*fn)(struct pco__call *call);
+} pco__call;
+
+typedef struct pco__calls {
+  pco__call *first;
+  pco__call **last;
+} pco__calls;
+
+typedef struct pco__timer {
+  void (*fn)(struct pco__timer *timer);
+  uint64_t at;  /* uv_hrtime() */
+  size_t index; /* in the heap, from 1; 0: not set */
+} pco__timer;
+
+typedef struct pco__loop {
+  uv_loop_t uv;
+  struct pco__runtime *runtime; /* borrowed; outlives the loop */
+  bool is_portal;               /* another thread waits for our ops */
+  uv_async_t wakeup;
+  uv_timer_t timer;
+  uv_idle_t idle; /* active while deferred calls wait */
+  pthread_mutex_t lock;
+  pco__calls posted; /* under lock */
+  bool closed;       /* under lock: pco__loop_post fails */
+  pco__calls deferred;
+  pco__timer **heap; /* owned; [1 .. n_timers] */
+  size_t n_timers;
+  size_t heap_size;
+  pco__node done;     /* of pco__op.done_node */
+  pco__node backends; /* of pco__backend.node: what pco__loop_close ends */
+  int n_closing;      /* uv handles on their way out */
+} pco__loop;
+
+/* Makes a loop; returns 0 or a libuv error, with nothing left behind. */
+int pco__loop_init(pco__loop *loop, struct pco__runtime *runtime,
+                   bool is_portal);
+/* Refuses further posts for ever, runs the last ones, closes every handle. What
+ * lives on it must have ended.  The lock stays: whoever frees the memory
+ * destroys it.  [loop] */
+void pco__loop_deinit(pco__loop *loop);
+/* Runs call->fn(call) on the loop's thread; UV_ECANCELED once closed (the call
+ * is then the caller's again).  [any] */
+int pco__loop_post(pco__loop *loop, pco__call *call);
+/* Runs call->fn(call) in the next turn. */
+void pco__loop_defer(pco__loop *loop, pco__call *call);
+
+/* Sets a timer to fire once, `after` ns from now; sets it again if it is set.
+ * Returns 0 or UV_ENOMEM. */
+int pco__timer_start(pco__loop *loop, pco__timer *timer, uint64_t after);
+/* Stops a timer; nothing if it is not set. */
+void pco__timer_stop(pco__loop *loop, pco__timer *timer);
+
+#endif /* PCO_LOOP_H */

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arguments of core functions: checked strictly, refused with an
+ * InvalidArgumentError that names the argument and what would be right.
+ */
+#ifndef PCO_LUA_ARGS_H
+#define PCO_LUA_ARGS_H
+
+#include "lua_state.h"
+
+/* Raises InvalidArgumentError for `operation`. */
+int pco__bad_argument(lua_State *L, const char *operation, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A table of options at idx (or nil): raises for another type, and for a key
+ * that is not in the NULL-terminated list, naming the nearest one. */
+void pco__check_options(lua_State *L, int idx, const char *operation,
+                        const char *const *known);
+/* Pushes the option, false if it is not given (then nothing is pushed). */
+bool pco__get_option(lua_State *L, int idx, const char *name);
+
+/* Seconds as nanoseconds; `name` is "timeout" and the like.  none: what an
+ * absent or infinite value means. */
+int64_t pco__opt_seconds(lua_State *L, int idx, const char *operation,
+                         const char *name, int64_t none, bool may_be_zero);
+bool pco__opt_boolean(lua_State *L, int idx, const char *operation,
+                      const char *name, bool otherwise);
+/* A non-negative integer up to max. */
+uint64_t pco__opt_size(lua_State *L, int idx, const char *operation,
+                       const char *name, uint64_t otherwise, uint64_t max);
+/* A string without NUL, copied to the arena; NULL if absent. */
+const char *pco__opt_string(lua_State *L, int idx, const char *operation,
+                            const char *name, pco__arena *arena);
+/* One of the NULL-terminated choices: its index, or `otherwise`. */
+int pco__opt_choice(lua_State *L, int idx, const char *operation,
+                    const char *name, const char *const *choices,
+                    int otherwise);
+/* True if the option is a function; raises for another type but nil. */
+bool pco__opt_function(lua_State *L, int idx, const char *operation,
+                       const char *name);
+
+/* A string argument without NUL, not empty, copied to the arena. */
+const char *pco__arg_path(lua_State *L, int idx, const char *operation,
+                          const char *name, pco__arena *arena);
+/* Any string argument, copied to the arena. */
+const char *pco__arg_bytes(lua_State *L, int idx, const char *operation,
+                           const char *name, pco__arena *arena, size_t *len);
+/* Duration in seconds (argument): ns, finite, not negative. */
+int64_t pco__arg_seconds(lua_State *L, int idx, const char *operation,
+                         const char *name);
+
+/* The nearest name in a NULL-terminated list, or NULL if none is near. */
+const char *pco__nearest(const char *name, const char *const *known);
+
+/* A command: {argv} or a string for /bin/sh -c, copied to the arena. */
+void pco__arg_command(lua_State *L, int idx, const char *operation,
+                      pco__arena *arena, pco__spawn_opts *opts);
+/* The option env: {K = "V" | integer | false}, as NULL-terminated "K=V" and
+ * "K"; NULL if absent. */
+char **pco__opt_env(lua_State *L, int idx, const char *operation,
+                    pco__arena *arena);
+/* A table of settings at idx (or nil): strings, numbers, booleans as text. */
+pco_pair *pco__arg_settings(lua_State *L, int idx, const char *operation,
+                            const char *name, pco__arena *arena, size_t *n);
+/* A signal: "TERM", "SIGTERM" or 15. */
+int pco__arg_signal(lua_State *L, int idx, const char *operation);
+/* Raises LimitError if an allocation of the arena failed. */
+void pco__check_arena(lua_State *L, const char *operation,
+                      const pco__arena *arena);
+
+#endif /* PCO_LUA_ARGS_H */

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * C errors as Lua error objects: tables of a class from portico.errors, with
+ * the fields of the whole chain.
+ */
+#include "lua_error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char classes_key = 0;
+static const char facade_key = 0;
+
+static const char *const source_names[] = {"host", "plugin", "agent", "remote"};
+
+void pco__push_error_classes(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &classes_key) == LUA_TTABLE)
+    return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &classes_key);
+}
+
+/* Pushes a class; loads portico.errors if nobody did. */
+static void push_class(lua_State *L, const char *name) {
+  pco__push_error_classes(L);
+  if (lua_getfield(L, -1, name) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "portico.errors");
+    lua_call(L, 1, 0);
+    lua_getfield(L, -1, name);
+  }
+  lua_remove(L, -2);
+}
+
+/* ---- where --------------------------------------------------------------- */
+
+void pco__note_facade(lua_State *L) {
+  lua_Debug ar;
+  if (!lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S", &ar))
+    return;
+  const char *mark = strstr(ar.source, "portico/");
+  for (const char *m = mark; m; m = strstr(m + 1, "portico/"))
+    mark = m;
+  if (!mark || ar.source[0] != '@')
+    return;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &facade_key) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &facade_key);
+  }
+  lua_pushlstring(L, ar.source, (size_t)(mark - ar.source) + 8);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* True if a chunk's name begins with one of the facades' directories; their
+ * table is at idx. */
+static bool is_facade(lua_State *L, int idx, const char *source) {
+  lua_pushnil(L);
+  while (lua_next(L, idx)) {
+    lua_pop(L, 1);
+    size_t len;
+    const char *dir = lua_tolstring(L, -1, &len);
+    if (strncmp(source, dir, len) == 0) {
+      lua_pop(L, 1);
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Pushes "file:line" of the first Lua frame outside Portico, or nil. */
+static void push_where(lua_State *L) {
+  lua_Debug ar;
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &facade_key) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+  }
+  int facades = lua_gettop(L);
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0 && !is_facade(L, facades, ar.source)) {
+      lua_pushfstring(L, "%s:%d", ar.short_src, ar.currentline);
+      lua_remove(L, facades);
+      return;
+    }
+  }
+  lua_settop(L, facades - 1);
+  lua_pushnil(L);
+}
+
+/* ---- objects ------------------------------------------------------------- */
+
+static void set_string(lua_State *L, const char *key, const char *value) {
+  if (!value)
+    return;
+  lua_pushstring(L, value);
+  lua_setfield(L, -2, key);
+}
+
+/* Pushes one link of the chain. */
+static void push_link(lua_State *L, const pco__error *err) {
+  lua_createtable(L, 0, 12);
+  const char *text = err->message ? err->message : pco__code_text(err->code);
+  if (err->path && !strstr(text, err->path))
+    lua_pushfstring(L, "%s: %s", err->path, text); /* names the input */
+  else
+    lua_pushstring(L, text);
+  lua_setfield(L, -2, "message");
+  set_string(L, "code", pco__code_name(err->code));
+  set_string(L, "path", err->path);
+  set_string(L, "limit", err->limit);
+  set_string(L, "source", err->source < 4 ? source_names[err->source] : NULL);
+  lua_pushboolean(L, err->retryable);
+  lua_setfield(L, -2, "retryable");
+  push_class(L, pco__error_class(err));
+  lua_setmetatable(L, -2);
+}
+
+static void push_chain(lua_State *L, const pco__error *err) {
+  push_link(L, err);
+  int first = lua_gettop(L);
+  for (err = err->cause; err; err = err->cause) {
+    luaL_checkstack(L, 4, "too many causes");
+    push_link(L, err);
+  }
+  while (lua_gettop(L) > first)
+    lua_setfield(L, -2, "cause");
+}
+
+void pco__push_error(lua_State *L, pco__error *err, const char *operation) {
+  push_chain(L, err);
+  pco__error_free(err);
+  set_string(L, "operation", operation);
+  push_where(L);
+  lua_setfield(L, -2, "where");
+  luaL_traceback(L, L, NULL, 0);
+  lua_setfield(L, -2, "traceback");
+}
+
+void pco__add_context(lua_State *L, int self) {
+  if (self == 0)
+    return;
+  pco__handle *h = pco__handle_at(L, self);
+  if (!h && lua_istable(L, self)) {
+    lua_pushliteral(L, "sandbox"); /* a FileSystem */
+    lua_rawget(L, self);
+    h = pco__handle_at(L, -1);
+    lua_pop(L, 1);
+  }
+  if (!h)
+    return;
+  const pco__sandbox *sb = h->process ? h->process->sandbox : h->sandbox;
+  const pco__backend *b = sb ? sb->backend : h->backend;
+  if (b)
+    set_string(L, "backend", b->info->id);
+  if (sb)
+    set_string(L, "sandbox", sb->id);
+}
+
+int pco__raise(lua_State *L, pco__error *err, const char *operation, int self) {
+  if (self)
+    self = lua_absindex(L, self);
+  pco__push_error(L, err, operation);
+  pco__add_context(L, self);
+  return lua_error(L);
+}
+
+int pco__raise_new(lua_State *L, int code, const char *operation,
+                   const char *fmt, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  return pco__raise(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, "%s", text),
+                    operation, 0);
+}
+
+bool pco__is_error(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  int top = lua_gettop(L);
+  bool is = false;
+  if (lua_istable(L, idx) && lua_getmetatable(L, idx)) {
+    lua_pushliteral(L, "name");
+    if (lua_rawget(L, -2) == LUA_TSTRING) {
+      pco__push_error_classes(L);
+      lua_pushvalue(L, -2);
+      lua_rawget(L, -2);
+      is = lua_rawequal(L, -1, top + 1);
+    }
+  }
+  lua_settop(L, top);
+  return is;
+}
+
+int pco__traceback_handler(lua_State *L) {
+  if (pco__is_error(L, 1)) {
+    lua_pushliteral(L, "traceback");
+    if (lua_rawget(L, 1) == LUA_TNIL) {
+      luaL_traceback(L, L, NULL, 1);
+      lua_setfield(L, 1, "traceback");
+    }
+  }
+  lua_settop(L, 1);
+  return 1;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* C errors as Lua error objects; see lua_error.c. */
+#ifndef PCO_LUA_ERROR_H
+#define PCO_LUA_ERROR_H
+
+#include "lua_state.h"
+
+/* Pushes the Lua object of err (taken) for an operation; its chain too. */
+void pco__push_error(lua_State *L, pco__error *err, const char *operation);
+/* Raises err (taken).  `self` is the stack index of the object that the call
+ * was made on, or 0: it gives backend and sandbox. */
+int pco__raise(lua_State *L, pco__error *err, const char *operation, int self);
+/* Raises a new error of this host. */
+int pco__raise_new(lua_State *L, int code, const char *operation,
+                   const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* Adds the fields that name backend and sandbox of the object at `self` to the
+ * error object on top. */
+void pco__add_context(lua_State *L, int self);
+/* True if the value at idx is an error object of Portico. */
+bool pco__is_error(lua_State *L, int idx);
+/* Message handler: adds a traceback to an error object that has none. */
+int pco__traceback_handler(lua_State *L);
+/* Pushes the table of error classes, name to class, kept in the registry. */
+void pco__push_error_classes(lua_State *L);
+/* Notes where the facades' files are, so that `where` skips their frames; the
+ * caller of the running C function is in one. */
+void pco__note_facade(lua_State *L);
+
+#endif /* PCO_LUA_ERROR_H */

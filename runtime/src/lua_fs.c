@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* Core functions of FileSystem. */
+#include "lua_fs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua_args.h"
+#include "lua_error.h"
+#include "lua_wait.h"
+
+/* ---- results ------------------------------------------------------------- */
+
+static pco__fs_op *op_of(pco__op *op) {
+  return PCO_CONTAINER(op, pco__fs_op, op);
+}
+
+int pco__push_bytes(lua_State *L, pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  lua_pushlstring(L, o->bytes ? o->bytes : "", o->n_bytes);
+  return 1;
+}
+
+static void set_integer(lua_State *L, const char *key, lua_Integer value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, key);
+}
+
+static void push_entry(lua_State *L, const pco__entry *e) {
+  static const char *const types[] = {"file", "directory", "symlink", "other"};
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, e->name);
+  lua_setfield(L, -2, "name");
+  lua_pushstring(L, types[e->type < 4 ? e->type : 3]);
+  lua_setfield(L, -2, "type");
+  set_integer(L, "size", (lua_Integer)e->size);
+  set_integer(L, "mode", e->mode);
+  set_integer(L, "uid", e->uid);
+  set_integer(L, "gid", e->gid);
+  lua_pushnumber(L, (lua_Number)e->mtime_ns / 1e9);
+  lua_setfield(L, -2, "mtime");
+  lua_pushstring(L, e->link);
+  lua_setfield(L, -2, "target");
+}
+
+int pco__push_entry(lua_State *L, pco__op *op) {
+  push_entry(L, op_of(op)->entries);
+  return 1;
+}
+
+static int by_name(const void *a, const void *b) {
+  const pco__entry *const *x = (const pco__entry *const *)a;
+  const pco__entry *const *y = (const pco__entry *const *)b;
+  return strcmp((*x)->name, (*y)->name); /* strcmp compares unsigned bytes */
+}
+
+int pco__push_entries(lua_State *L, pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  size_t n = o->n_entries;
+  const pco__entry **sorted =
+      lua_newuserdatauv(L, (n + 1) * sizeof(pco__entry *), 0);
+  size_t i = 0;
+  for (const pco__entry *e = o->entries; e; e = e->next)
+    sorted[i++] = e;
+  qsort(sorted, n, sizeof(pco__entry *), by_name);
+  lua_createtable(L, (int)n, 0);
+  for (i = 0; i < n; i++) {
+    push_entry(L, sorted[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
+int pco__push_found(lua_State *L, pco__op *op) {
+  lua_pushboolean(L, op_of(op)->found);
+  return 1;
+}
+
+int pco__push_fs_nothing(lua_State *L, pco__op *op) {
+  (void)L;
+  (void)op;
+  return 0;
+}
+
+/* ---- arguments ----------------------------------------------------------- */
+
+/* Makes the op: checks self and the options at `options`, reads the path at 2
+ * and what all calls take. The box is at options + 1. */
+static pco__fs_op *new_op(lua_State *L, const pco__op_class *cls, int kind,
+                          int options, const char *const *known) {
+  const char *name = cls->name;
+  pco__handle *h = pco__open_self(L, PCO__FILESYSTEM, name);
+  lua_settop(L, options);
+  pco__check_options(L, options, name, known);
+  pco__op *op = pco__new_op(L, cls, sizeof(pco__fs_op), h->loop);
+  pco__fs_op *o = op_of(op);
+  pco__sandbox_ref(h->sandbox);
+  o->sandbox = h->sandbox;
+  o->kind = kind;
+  o->mode = -1;
+  o->length = UINT64_MAX;
+  o->path = pco__arg_path(L, 2, name, "the path", &op->arena);
+  if (!pco__opt_boolean(L, options, name, "follow", true))
+    o->flags |= PCO_FS_NOFOLLOW;
+  op->timeout = pco__opt_seconds(L, options, name, "timeout", -1, true);
+  return o;
+}
+
+static void flag(lua_State *L, int options, pco__fs_op *o, const char *name,
+                 uint32_t bit) {
+  if (pco__opt_boolean(L, options, o->op.cls->name, name, false))
+    o->flags |= bit;
+}
+
+static void parse_mode(lua_State *L, int options, pco__fs_op *o) {
+  const char *name = o->op.cls->name;
+  uint64_t mode =
+      pco__opt_size(L, options, name, "mode", UINT64_MAX, UINT64_MAX);
+  if (mode == UINT64_MAX)
+    return;
+  if (mode > 07777)
+    pco__bad_argument(L, name,
+                      "mode must be permission bits, 0 to 4095 "
+                      "(0xfff)");
+  o->mode = (int32_t)mode;
+}
+
+static const char *const plain_options[] = {"follow", "timeout", NULL};
+
+/* ---- calls --------------------------------------------------------------- */
+
+static int fs_read(lua_State *L) {
+  static const char *const known[] = {"offset", "length",  "max_size",
+                                      "follow", "timeout", NULL};
+  pco__fs_op *o = new_op(L, &pco__fs_read_class, PCO__FS_READ, 3, known);
+  const char *name = o->op.cls->name;
+  o->offset = pco__opt_size(L, 3, name, "offset", 0, INT64_MAX);
+  o->length = pco__opt_size(L, 3, name, "length", UINT64_MAX, UINT64_MAX);
+  o->max_size = pco__opt_size(L, 3, name, "max_size", PCO__FS_DEFAULT_MAX_SIZE,
+                              SIZE_MAX / 4);
+  return pco__await(L, 4);
+}
+
+static int write_file(lua_State *L, const pco__op_class *cls, uint32_t flags) {
+  static const char *const known[] = {"mode", "parents", "follow", "timeout",
+                                      NULL};
+  pco__fs_op *o = new_op(L, cls, PCO__FS_WRITE, 4, known);
+  o->flags |= flags;
+  o->data = pco__arg_bytes(L, 3, cls->name, "the data", &o->op.arena, &o->len);
+  parse_mode(L, 4, o);
+  flag(L, 4, o, "parents", PCO_FS_PARENTS);
+  return pco__await(L, 5);
+}
+
+static int fs_write(lua_State *L) {
+  return write_file(L, &pco__fs_write_class, 0);
+}
+
+static int fs_append(lua_State *L) {
+  return write_file(L, &pco__fs_append_class, PCO_FS_APPEND);
+}
+
+static int fs_stat(lua_State *L) {
+  new_op(L, &pco__fs_stat_class, PCO__FS_STAT, 3, plain_options);
+  return pco__await(L, 4);
+}
+
+static int fs_exists(lua_State *L) {
+  new_op(L, &pco__fs_exists_class, PCO__FS_STAT, 3, plain_options)->exists =
+      true;
+  return pco__await(L, 4);
+}
+
+static int fs_list(lua_State *L) {
+  new_op(L, &pco__fs_list_class, PCO__FS_LIST, 3, plain_options);
+  return pco__await(L, 4);
+}
+
+static int fs_mkdir(lua_State *L) {
+  static const char *const known[] = {"mode", "parents", "follow", "timeout",
+                                      NULL};
+  pco__fs_op *o = new_op(L, &pco__fs_mkdir_class, PCO__FS_MKDIR, 3, known);
+  parse_mode(L, 3, o);
+  flag(L, 3, o, "parents", PCO_FS_PARENTS);
+  return pco__await(L, 4);
+}
+
+static int fs_remove(lua_State *L) {
+  static const char *const known[] = {"recursive", "missing_ok", "follow",
+                                      "timeout", NULL};
+  pco__fs_op *o = new_op(L, &pco__fs_remove_class, PCO__FS_REMOVE, 3, known);
+  flag(L, 3, o, "recursive", PCO_FS_RECURSIVE);
+  o->missing_ok = pco__opt_boolean(L, 3, o->op.cls->name, "missing_ok", false);
+  return pco__await(L, 4);
+}
+
+static int fs_rename(lua_State *L) {
+  static const char *const known[] = {"overwrite", "follow", "timeout", NULL};
+  pco__fs_op *o = new_op(L, &pco__fs_rename_class, PCO__FS_RENAME, 4, known);
+  o->target = pco__arg_path(L, 3, o->op.cls->name, "the target", &o->op.arena);
+  flag(L, 4, o, "overwrite", PCO_FS_REPLACE);
+  return pco__await(L, 5);
+}
+
+const pco__core_function pco__fs_functions[] = {
+    {"fs_read", fs_read},     {"fs_write", fs_write},
+    {"fs_append", fs_append}, {"fs_stat", fs_stat},
+    {"fs_exists", fs_exists}, {"fs_list", fs_list},
+    {"fs_mkdir", fs_mkdir},   {"fs_remove", fs_remove},
+    {"fs_rename", fs_rename}, {NULL, NULL}};

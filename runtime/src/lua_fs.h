@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Results of file ops as Lua values; see lua_fs.c. */
+#ifndef PCO_LUA_FS_H
+#define PCO_LUA_FS_H
+
+#include "fs_ops.h"
+
+struct lua_State;
+
+int pco__push_bytes(struct lua_State *L, pco__op *op);
+int pco__push_entry(struct lua_State *L, pco__op *op);
+int pco__push_entries(struct lua_State *L, pco__op *op);
+int pco__push_found(struct lua_State *L, pco__op *op);
+int pco__push_fs_nothing(struct lua_State *L, pco__op *op);
+
+#endif /* PCO_LUA_FS_H */

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Objects of the facades and their handles; see lua_state.h.
+ *
+ * A handle's __gc never blocks and never waits: it posts what is to be let go
+ * to the loop, which closes it in the background.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua_error.h"
+#include "lua_lines.h"
+#include "lua_state.h"
+#include "lua_task.h"
+#include "process_ops.h"
+
+const char *const pco__class_names[PCO__N_CLASSES] = {
+    "Backend", "Sandbox",    "Process", "Iterator",
+    "Portal",  "FileSystem", "Result"};
+
+static const char handle_key = 0;  /* in an object: its handle */
+static const char handle_meta = 0; /* in the registry: metatable of handles */
+static const char classes_key[2];  /* in the registry: by facade */
+
+pco__lua *pco__lua_of(lua_State *L) {
+  return (pco__lua *)lua_touserdata(L, lua_upvalueindex(1));
+}
+
+bool pco__is_sync(lua_State *L) {
+  return lua_toboolean(L, lua_upvalueindex(2));
+}
+
+/* ---- letting go ---------------------------------------------------------- */
+
+/* What a collected handle leaves to its loop. */
+typedef struct farewell {
+  pco__call call;
+  bool iterated; /* an iterator that was not closed: its claim ends */
+  pco__process *process;
+  pco__sandbox *sandbox;
+  pco__backend *backend;
+} farewell;
+
+static void drop_references(pco__process *p, pco__sandbox *sb,
+                            pco__backend *b) {
+  pco__process_unref(p);
+  pco__sandbox_unref(sb);
+  pco__backend_unref(b);
+}
+
+static void say_farewell(pco__call *call) {
+  farewell *f = PCO_CONTAINER(call, farewell, call);
+  if (f->process && f->iterated)
+    pco__process_end_reader(f->process);
+  else if (f->process)
+    pco__process_release(f->process);
+  if (f->sandbox)
+    pco__sandbox_close(f->sandbox, NULL);
+  if (f->backend)
+    pco__backend_close(f->backend, NULL);
+  drop_references(f->process, f->sandbox, f->backend);
+  free(f);
+}
+
+/* Gives the references to the loop; a loop that is gone needs nothing. */
+static void leave(pco__handle *h) {
+  bool iterated = h->kind == PCO__ITERATOR && !h->closed;
+  pco__process *p = h->kind == PCO__PROCESS || iterated ? h->process : NULL;
+  pco__sandbox *sb = h->kind == PCO__SANDBOX && !h->closed ? h->sandbox : NULL;
+  bool ends_backend =
+      ((h->kind == PCO__BACKEND && !h->shared) || h->owns_backend) &&
+      !h->closed;
+  pco__backend *b = ends_backend ? h->backend : NULL;
+  farewell *f = p || sb || b ? malloc(sizeof *f) : NULL;
+  if (!f) {
+    drop_references(h->process, h->sandbox, h->backend);
+    return;
+  }
+  *f = (farewell){.call.fn = say_farewell,
+                  .iterated = iterated,
+                  .process = p,
+                  .sandbox = sb,
+                  .backend = b};
+  /* References that need no farewell go at once. */
+  drop_references(p ? NULL : h->process, sb ? NULL : h->sandbox,
+                  b ? NULL : h->backend);
+  if (pco__loop_post(h->loop, &f->call) < 0) {
+    drop_references(f->process, f->sandbox, f->backend);
+    free(f);
+  }
+}
+
+static void warn_unclosed(const pco__handle *h) {
+  if (h->kind == PCO__SANDBOX && !h->closed)
+    pco__log_write(&h->lua->runtime.log, PCO_LOG_WARNING,
+                   "sandbox %s was not closed; it is closed now that it was "
+                   "collected",
+                   h->sandbox->id);
+}
+
+static int handle_gc(lua_State *L) {
+  pco__handle *h = (pco__handle *)lua_touserdata(L, 1);
+  if (h->kind < 0)
+    return 0;
+  pco__chunks_free(&h->unread);
+  pco__lines_free(h->lines);
+  if (pco__runtime_forked(&h->lua->runtime)) {
+    h->kind = -1;
+    return 0;
+  }
+  warn_unclosed(h);
+  leave(h);
+  if (h->uses_portal)
+    pco__portal_release(h->portal, false);
+  if (h->kind == PCO__PORTAL && !h->closed)
+    pco__portal_abandon(h->portal);
+  pco__portal_unref(h->portal);
+  h->kind = -1;
+  return 0;
+}
+
+/* ---- classes ------------------------------------------------------------- */
+
+void pco__push_metatable(lua_State *L, int kind, bool sync) {
+  const char *key = &classes_key[sync];
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_createtable(L, PCO__N_CLASSES, 0);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+  }
+  if (lua_rawgeti(L, -1, kind + 1) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 4);
+    lua_pushfstring(L, "portico.%s", pco__class_names[kind]);
+    lua_setfield(L, -2, "__name");
+    lua_newtable(L);
+    lua_setfield(L, -2, "__index");
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, kind + 1);
+  }
+  lua_remove(L, -2);
+}
+
+static void push_handle_metatable(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &handle_meta) == LUA_TTABLE)
+    return;
+  lua_pop(L, 1);
+  lua_createtable(L, 0, 2);
+  lua_pushcfunction(L, handle_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &handle_meta);
+}
+
+pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
+                              pco__loop *loop, bool sync) {
+  luaL_checkstack(L, 6, "out of stack");
+  lua_createtable(L, 0, 6);
+  pco__handle *h = lua_newuserdatauv(L, sizeof *h, 0);
+  memset(h, 0, sizeof *h);
+  h->kind = kind;
+  h->lua = lua;
+  h->loop = loop;
+  h->sync = sync;
+  pco__chunks_init(&h->unread);
+  if (loop && loop->is_portal) {
+    h->portal = pco__portal_of(loop);
+    pco__portal_ref(h->portal);
+  }
+  push_handle_metatable(L);
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, -2, &handle_key);
+  pco__push_metatable(L, kind, sync);
+  lua_setmetatable(L, -2);
+  return h;
+}
+
+pco__handle *pco__handle_at(lua_State *L, int idx) {
+  if (!lua_istable(L, idx))
+    return NULL;
+  lua_rawgetp(L, idx, &handle_key);
+  pco__handle *h = (pco__handle *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return h;
+}
+
+/* ---- checks -------------------------------------------------------------- */
+
+static bool has_class(lua_State *L, int idx, int kind, bool sync) {
+  if (!lua_getmetatable(L, idx))
+    return false;
+  pco__push_metatable(L, kind, sync);
+  bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return same;
+}
+
+/* Not an object of the class: tells the usual mistakes apart. */
+static void wrong_self(lua_State *L, int kind, const char *operation) {
+  bool sync = pco__is_sync(L);
+  if (lua_istable(L, 1) && has_class(L, 1, kind, !sync))
+    pco__raise_new(L, PCO_EFACADE, operation,
+                   "this %s belongs to the other facade: use the one of %s",
+                   pco__class_names[kind],
+                   sync ? "require \"portico.sync\"" : "require \"portico\"");
+  const char *colon = strchr(operation, ':');
+  pco__raise_new(L, PCO_EDOT, operation,
+                 "called without its %s: write object:%s(...), with a colon",
+                 pco__class_names[kind], colon ? colon + 1 : operation);
+}
+
+void pco__check_caller(lua_State *L, const char *operation, bool allow) {
+  pco__lua *lua = pco__lua_of(L);
+  if (pco__runtime_forked(&lua->runtime))
+    pco__raise_new(L, PCO_EFORKED, operation,
+                   "this program was forked; start anew in the child");
+  if (pco__is_sync(L) && lua->current && !allow)
+    pco__raise_new(L, PCO_ESYNC, operation,
+                   "a call of portico.sync inside an async task would stop "
+                   "all other tasks: use the same member of require "
+                   "\"portico\", or pass allow_in_tasks = true when you "
+                   "create the sandbox");
+}
+
+pco__handle *pco__self(lua_State *L, int kind, const char *operation) {
+  if (!lua_istable(L, 1) || !has_class(L, 1, kind, pco__is_sync(L)))
+    wrong_self(L, kind, operation);
+  int at = 1;
+  if (kind == PCO__FILESYSTEM) {
+    lua_pushliteral(L, "sandbox");
+    lua_rawget(L, 1);
+    at = lua_gettop(L);
+  }
+  pco__handle *h = pco__handle_at(L, at);
+  if (!h)
+    wrong_self(L, kind, operation);
+  lua_settop(L, kind == PCO__FILESYSTEM ? at - 1 : lua_gettop(L));
+  pco__check_caller(L, operation, h->allow_in_tasks);
+  return h;
+}
+
+pco__handle *pco__open_self(lua_State *L, int kind, const char *operation) {
+  pco__handle *h = pco__self(L, kind, operation);
+  if (h->closed)
+    pco__raise(L,
+               pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                              "the %s is closed",
+                              kind == PCO__FILESYSTEM ? "sandbox"
+                              : kind == PCO__SANDBOX  ? "sandbox"
+                              : kind == PCO__PROCESS  ? "process"
+                              : kind == PCO__BACKEND  ? "backend"
+                                                      : "object"),
+               operation, 1);
+  return h;
+}
+
+void pco__mark_closed(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  pco__handle *h = pco__handle_at(L, idx);
+  h->closed = true;
+  lua_pushliteral(L, "closed");
+  lua_pushboolean(L, 1);
+  lua_rawset(L, idx);
+}
+
+/* ---- tostring ------------------------------------------------------------ */
+
+static const char *state_text(const pco__handle *h) {
+  return h->closed ? ", closed" : "";
+}
+
+/* core.tostring(self): kind, id, state; no secrets. */
+static int object_tostring(lua_State *L) {
+  pco__handle *h = pco__handle_at(L, 1);
+  if (!h) {
+    luaL_getmetafield(L, 1, "__name");
+    const char *name = lua_tostring(L, -1);
+    lua_pushfstring(L, "%s: %p", name ? name : "table", lua_topointer(L, 1));
+    return 1;
+  }
+  const char *class_name = pco__class_names[h->kind];
+  switch (h->kind) {
+  case PCO__BACKEND:
+    lua_pushfstring(L, "portico.%s(%s%s)", class_name, h->backend->info->id,
+                    state_text(h));
+    break;
+  case PCO__SANDBOX:
+    lua_pushfstring(L, "portico.%s(%s%s)", class_name, h->sandbox->id,
+                    state_text(h));
+    break;
+  case PCO__PROCESS:
+    lua_pushfstring(L, "portico.%s(%I in %s%s)", class_name,
+                    (lua_Integer)h->process->pid, h->process->sandbox->id,
+                    state_text(h));
+    break;
+  default:
+    lua_pushfstring(L, "portico.%s(%p%s)", class_name, lua_topointer(L, 1),
+                    state_text(h));
+  }
+  return 1;
+}
+
+const pco__core_function pco__object_functions[] = {
+    {"tostring", object_tostring}, {NULL, NULL}};

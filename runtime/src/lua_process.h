@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Process and Iterator objects; see lua_process.c and lua_iterator.c. */
+#ifndef PCO_LUA_PROCESS_H
+#define PCO_LUA_PROCESS_H
+
+#include "lua_state.h"
+
+enum { PCO__ITERATE_CHUNKS, PCO__ITERATE_LINES };
+
+/* Pushes a Process for p (takes the reference) of the sandbox at index `at`. */
+void pco__push_process(lua_State *L, pco__process *p, int at);
+/* After a read of the object at 1 (Process or Iterator): takes the chunks and
+ * gives what that object gives. */
+int pco__after_read(lua_State *L, pco__chunks *chunks, bool ended);
+/* Pushes the first unread chunk as an OutputChunk, or nil. */
+void pco__push_chunk(lua_State *L, pco__handle *h);
+/* Pushes the Result that the Process at idx gave before; false: none. */
+bool pco__cached_result(lua_State *L, int idx);
+/* Remembers the Result on top for the Process at idx. */
+void pco__cache_result(lua_State *L, int idx);
+/* Makes and awaits a read for the object at 1, of process handle h. */
+int pco__read_more(lua_State *L, pco__handle *h, bool iterates,
+                   const pco__op_class *cls, int64_t timeout);
+/* Pushes an iterator over the Process at 1, in the form of generic for. */
+int pco__push_iterator(lua_State *L, pco__handle *h, int format,
+                       int64_t timeout, size_t max_line);
+int pco__iterator_next_item(lua_State *L, bool ended);
+
+#endif /* PCO_LUA_PROCESS_H */

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Lua binding of one lua_State: what all of its C functions share.
+ *
+ * One pco__lua lives in the registry, made when portico.core is loaded first;
+ * lua_close collects it last and with it every loop.  C functions are closures
+ * with two upvalues: this userdata and which facade they serve, so that one
+ * function serves both and knows an object of the other facade.
+ *
+ * Objects are tables with their data fields and, under a private key, a handle:
+ * a userdata that holds the C object and whose __gc lets it go without
+ * blocking.
+ */
+#ifndef PCO_LUA_STATE_H
+#define PCO_LUA_STATE_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "backend.h"
+#include "chunk.h"
+#include "portal.h"
+#include "process.h"
+#include "runtime.h"
+#include "sandbox.h"
+
+typedef struct pco__lua {
+  pco__runtime runtime;
+  lua_State *main;           /* the main thread */
+  pco__node ready;           /* of pco__task.node: to be resumed */
+  struct pco__task *current; /* whose Lua code runs now */
+  int n_tasks;               /* not ended */
+  int n_waiting;             /* of these, for an op */
+  bool driving;              /* inside run() */
+} pco__lua;
+
+/* The binding of the running C function, and its facade. */
+pco__lua *pco__lua_of(lua_State *L);
+bool pco__is_sync(lua_State *L);
+
+/* ---- objects ------------------------------------------------------------- */
+
+enum {
+  PCO__BACKEND,
+  PCO__SANDBOX,
+  PCO__PROCESS,
+  PCO__ITERATOR,
+  PCO__PORTAL,
+  PCO__FILESYSTEM,
+  PCO__RESULT,
+  PCO__N_CLASSES
+};
+extern const char *const pco__class_names[PCO__N_CLASSES];
+
+typedef struct pco__handle {
+  int kind; /* PCO__BACKEND .. PCO__PORTAL */
+  pco__lua *lua;
+  pco__loop *loop;
+  pco__portal *portal; /* a reference; NULL in the async facade */
+  bool sync;
+  bool closed;
+  bool allow_in_tasks;   /* sync: may be used in async tasks */
+  bool uses_portal;      /* counted in portal->users */
+  bool owns_backend;     /* sandbox: closes its backend with it */
+  bool shared;           /* backend: that of one sandbox, which closes it */
+  pco__backend *backend; /* references, as fits the kind */
+  pco__sandbox *sandbox;
+  pco__process *process;
+  pco__chunks unread; /* process: handed over, not yet taken */
+  int format;         /* iterator: PCO__ITERATE_* */
+  int64_t timeout;    /* iterator: of each call */
+  size_t max_line;
+  struct pco__lines *lines; /* iterator of lines: incomplete ones; owned */
+} pco__handle;
+
+/* Pushes a new object of a class: a table with the class's metatable and a
+ * fresh handle; gives the handle. */
+pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
+                              pco__loop *loop, bool sync);
+/* Pushes the metatable of a class of a facade, making it the first time. */
+void pco__push_metatable(lua_State *L, int kind, bool sync);
+/* The handle of the object at idx, or NULL. */
+pco__handle *pco__handle_at(lua_State *L, int idx);
+/* Checks argument 1 of `operation` (a method of class `kind`): raises
+ * UsageError (called with a dot, other facade, forked, sync in a task). */
+pco__handle *pco__self(lua_State *L, int kind, const char *operation);
+/* The same, and raises ClosedError if it is closed. */
+pco__handle *pco__open_self(lua_State *L, int kind, const char *operation);
+/* Marks the object at idx closed, its `closed` field too. */
+void pco__mark_closed(lua_State *L, int idx);
+/* Refuses a sync call inside an async task, and any call after a fork. */
+void pco__check_caller(lua_State *L, const char *operation, bool allow);
+
+/* Closures for the tables of core functions. */
+typedef struct pco__core_function {
+  const char *name;
+  lua_CFunction fn;
+} pco__core_function;
+extern const pco__core_function pco__module_functions[];
+extern const pco__core_function pco__backend_functions[];
+extern const pco__core_function pco__sandbox_functions[];
+extern const pco__core_function pco__process_functions[];
+extern const pco__core_function pco__fs_functions[];
+extern const pco__core_function pco__task_functions[];   /* async only */
+extern const pco__core_function pco__portal_functions[]; /* sync only */
+extern const pco__core_function pco__object_functions[];
+extern const pco__core_function pco__wait_functions[];
+extern const pco__core_function pco__run_functions[];
+extern const pco__core_function pco__iterator_functions[];
+
+#endif /* PCO_LUA_STATE_H */

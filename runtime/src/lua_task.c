@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tasks and the loop that drives them; see lua_task.h.
+ *
+ * A task's body runs under lua_pcallk with a traceback handler, so that an
+ * error never reaches lua_resume: `<close>` variables are closed where they may
+ * still wait, and the stack is seen alive.
+ */
+#include "lua_task.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "lua_args.h"
+#include "lua_error.h"
+#include "lua_wait.h"
+
+#define GRACE_NS (10 * UINT64_C(1000000000)) /* of the tasks, after Ctrl-C */
+
+/* ---- life ---------------------------------------------------------------- */
+
+static pco__task *task_of(pco__node *n) {
+  return PCO_CONTAINER(n, pco__task, node);
+}
+
+static void make_ready(pco__task *task) {
+  if (pco__list_empty(&task->node))
+    pco__list_append(&task->lua->ready, &task->node);
+}
+
+static int after_body(lua_State *L, int status, lua_KContext context) {
+  (void)context;
+  /* 1: the traceback handler, then results or the error. */
+  lua_pushboolean(L, status == LUA_OK || status == LUA_YIELD);
+  lua_replace(L, 1);
+  return lua_gettop(L);
+}
+
+/* The bottom of a task's coroutine: (fn, ...) -> ok, results or error. */
+static int run_body(lua_State *L) {
+  int n_args = lua_gettop(L) - 1;
+  lua_pushcfunction(L, pco__traceback_handler);
+  lua_insert(L, 1);
+  return after_body(L, lua_pcallk(L, n_args, LUA_MULTRET, 1, 0, after_body), 0);
+}
+
+pco__task *pco__task_new(lua_State *L, pco__lua *lua, int n_args,
+                         pco__task *parent) {
+  int fn = lua_gettop(L) - n_args;
+  luaL_checkstack(L, 4, "out of stack");
+  pco__task *task = lua_newuserdatauv(L, sizeof *task, 1);
+  memset(task, 0, sizeof *task);
+  pco__list_init(&task->node);
+  task->lua = lua;
+  task->parent = parent;
+  task->n_args = n_args + 1;
+  task->co = lua_newthread(L);
+  lua_setiuservalue(L, -2, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, task);
+  luaL_checkstack(task->co, n_args + 4, "too many arguments");
+  lua_pushcfunction(task->co, run_body);
+  lua_xmove(L, task->co, lua_gettop(L) - fn + 1);
+  lua->n_tasks++;
+  if (parent)
+    parent->children++;
+  make_ready(task);
+  return task;
+}
+
+void pco__task_free(lua_State *L, pco__task *task) {
+  lua_pushnil(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, task);
+}
+
+void pco__task_cancel(pco__task *task, int code) {
+  if (task->ended || task->cancel_code)
+    return;
+  task->cancel_code = code;
+  if (task->op && !task->op->cls->shielded)
+    pco__op_cancel(task->op, code);
+  if (task->joining)
+    make_ready(task);
+}
+
+/* ---- the scheduler ------------------------------------------------------- */
+
+static void task_ended(pco__task *task, int n_results) {
+  task->ended = true;
+  task->n_args = n_results;
+  task->failed = !lua_toboolean(task->co, -n_results);
+  task->lua->n_tasks--;
+  pco__task *parent = task->parent;
+  if (parent)
+    parent->children--;
+  if (parent && parent->joining && (parent->children == 0 || task->failed))
+    make_ready(parent);
+}
+
+/* A yield that is none of ours: coroutine.yield at the root of a task.  There
+ * is nobody to yield to; the task ends with an error. */
+static void stray_yield(lua_State *L, pco__task *task) {
+  lua_settop(task->co, 0);
+  lua_resetthread(task->co);
+  lua_settop(task->co, 0);
+  lua_pushboolean(task->co, 0);
+  pco__push_error(L,
+                  pco__error_new(PCO_ECOROUTINE, PCO_SOURCE_HOST, NULL,
+                                 "coroutine.yield was called in a task outside "
+                                 "of any coroutine: there is nobody to yield "
+                                 "to"),
+                  "yield");
+  lua_xmove(L, task->co, 1);
+  task_ended(task, 2);
+}
+
+static void resume(lua_State *L, pco__task *task) {
+  pco__lua *lua = task->lua;
+  int n_args = task->n_args;
+  int n_results = 0;
+  task->n_args = 0;
+  task->started = true;
+  task->op = NULL;
+  lua->current = task;
+  int status = lua_resume(task->co, L, n_args, &n_results);
+  lua->current = NULL;
+  if (status == LUA_YIELD && (task->op || task->joining)) {
+    lua_pop(task->co, n_results);
+  } else if (status == LUA_YIELD) {
+    stray_yield(L, task);
+  } else if (status == LUA_OK) {
+    task_ended(task, n_results);
+  } else { /* only without memory: run_body catches everything else */
+    lua_pushboolean(task->co, 0);
+    lua_insert(task->co, -2);
+    task_ended(task, 2);
+  }
+}
+
+/* Tasks whose ops have something become ready. */
+static void collect_done(pco__lua *lua) {
+  if (!lua->runtime.loop_open)
+    return;
+  for (pco__node *n; (n = pco__list_shift(&lua->runtime.loop.done)) != NULL;) {
+    pco__op *op = PCO_CONTAINER(n, pco__op, done_node);
+    if (op->task && op->task->op == op)
+      make_ready(op->task);
+  }
+}
+
+/* Resumes those that are ready now; who becomes ready meanwhile waits for the
+ * next turn, so that the loop is served in between. */
+static void run_ready(lua_State *L, pco__lua *lua) {
+  pco__node now;
+  pco__list_init(&now);
+  for (pco__node *n; (n = pco__list_shift(&lua->ready)) != NULL;)
+    pco__list_append(&now, n);
+  for (pco__node *n; (n = pco__list_shift(&now)) != NULL;)
+    resume(L, task_of(n));
+}
+
+int pco__task_suspend(lua_State *L, pco__task *task, pco__op *op, int box,
+                      lua_KFunction k) {
+  task->op = op;
+  /* An event may have come before the op knew its task. */
+  if (op->word != PCO__OP_PENDING)
+    make_ready(task);
+  if (op->word == PCO__OP_EVENT)
+    op->word = PCO__OP_PENDING;
+  return lua_yieldk(L, 0, box, k);
+}
+
+/* ---- driving ------------------------------------------------------------- */
+
+/* Waits in our own poll(), which a signal ends: libuv's would go on.  The
+ * zero-timeout turn before it makes libuv register fresh watchers. */
+static int wait_for_events(pco__loop *loop) {
+  uv_run(&loop->uv, UV_RUN_NOWAIT);
+  if (!pco__list_empty(&loop->done))
+    return 0;
+  struct pollfd p = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
+  int timeout = uv_backend_timeout(&loop->uv);
+  int rc = poll(&p, 1, timeout) < 0 ? -errno : 0;
+  if (rc == 0)
+    uv_run(&loop->uv, UV_RUN_NOWAIT);
+  return rc;
+}
+
+void pco__drive_until_done(pco__lua *lua, pco__op *op) {
+  pco__loop *loop = &lua->runtime.loop;
+  while (!op->completed)
+    uv_run(&loop->uv, UV_RUN_ONCE);
+  pco__list_remove(&op->done_node);
+}
+
+static void cancel_all(lua_State *L, pco__lua *lua, int code) {
+  lua_pushnil(L);
+  while (lua_next(L, LUA_REGISTRYINDEX)) {
+    if (lua_islightuserdata(L, -2) && lua_isuserdata(L, -1) &&
+        lua_touserdata(L, -1) == lua_touserdata(L, -2)) {
+      pco__task *task = (pco__task *)lua_touserdata(L, -1);
+      if (task->lua == lua)
+        pco__task_cancel(task, code);
+    }
+    lua_pop(L, 1);
+  }
+}
+
+/* Runs tasks until all have ended.  Returns 0, PCO_EINTERRUPTED (Ctrl-C, tasks
+ * were cancelled and have ended), or PCO_EDEADLOCK. */
+static int drive(lua_State *L, pco__lua *lua) {
+  lua_Hook hook = pco__main_hook(lua);
+  uint64_t give_up_at = 0;
+  while (lua->n_tasks > 0) {
+    pco__deliver_log(L, lua);
+    run_ready(L, lua);
+    collect_done(lua);
+    if (lua->n_tasks == 0 || !pco__list_empty(&lua->ready))
+      continue;
+    if (!lua->runtime.loop_open)
+      return PCO_EDEADLOCK;
+    if (wait_for_events(&lua->runtime.loop) == -EINTR &&
+        pco__interrupted(lua, hook) && !give_up_at) {
+      give_up_at = uv_hrtime() + GRACE_NS;
+      cancel_all(L, lua, PCO_EINTERRUPTED);
+    }
+    collect_done(lua);
+    if (give_up_at && uv_hrtime() > give_up_at)
+      break;
+  }
+  if (!give_up_at)
+    return 0;
+  pco__clear_interrupt(lua);
+  return PCO_EINTERRUPTED;
+}
+
+/* Moves an ended task's results to L; raises its error. */
+static int give_results(lua_State *L, pco__task *task) {
+  int n = task->n_args;
+  luaL_checkstack(L, n + 2, "too many results");
+  lua_xmove(task->co, L, n);
+  pco__task_free(L, task);
+  if (!lua_toboolean(L, -n))
+    return lua_error(L);
+  return n - 1;
+}
+
+static int after_nested(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  return lua_gettop(L);
+}
+
+/* core.run(fn, ...) of the async facade. */
+static int task_run(lua_State *L) {
+  pco__lua *lua = pco__lua_of(L);
+  if (!lua_isfunction(L, 1))
+    pco__bad_argument(L, "run", "run needs a function (got %s)",
+                      luaL_typename(L, 1));
+  pco__check_caller(L, "run", true);
+  int n_args = lua_gettop(L) - 1;
+  if (lua->current) {
+    lua_callk(L, n_args, LUA_MULTRET, 0, after_nested);
+    return lua_gettop(L);
+  }
+  if (lua->driving)
+    pco__raise_new(L, PCO_ENOTASK, "run",
+                   "run was called from inside run, but not from a task");
+  pco__loop *loop;
+  int rc = pco__runtime_loop(&lua->runtime, &loop);
+  if (rc < 0)
+    pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL), "run", 0);
+  pco__task *root = pco__task_new(L, lua, n_args, NULL);
+  lua->driving = true;
+  rc = drive(L, lua);
+  lua->driving = false;
+  if (rc == PCO_EINTERRUPTED && root->ended && !root->failed)
+    return give_results(L, root);
+  if (!root->ended)
+    pco__raise(L,
+               pco__error_new(rc, PCO_SOURCE_HOST, NULL,
+                              rc == PCO_EDEADLOCK
+                                  ? "the task waits for something that can "
+                                    "never come"
+                                  : "interrupted; a task did not end in time"),
+               "run", 0);
+  return give_results(L, root);
+}
+
+static int sync_after_call(lua_State *L) {
+  int n_args = lua_gettop(L) - 1;
+  lua_callk(L, n_args, LUA_MULTRET, 0, after_nested);
+  return lua_gettop(L);
+}
+
+/* core.run(fn, ...) of the sync facade: calls fn. */
+static int sync_run(lua_State *L) {
+  if (!lua_isfunction(L, 1))
+    pco__bad_argument(L, "run", "run needs a function (got %s)",
+                      luaL_typename(L, 1));
+  pco__check_caller(L, "run", false);
+  return sync_after_call(L);
+}
+
+static int run_either(lua_State *L) {
+  return pco__is_sync(L) ? sync_run(L) : task_run(L);
+}
+
+/* ---- all ----------------------------------------------------------------- */
+
+/* The tasks of an `all` are light userdata in the table at index 2. */
+static pco__task *child_at(lua_State *L, lua_Integer i) {
+  lua_rawgeti(L, 2, i);
+  pco__task *task = (pco__task *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return task;
+}
+
+static void cancel_children(lua_State *L, lua_Integer n, int code) {
+  for (lua_Integer i = 1; i <= n; i++)
+    pco__task_cancel(child_at(L, i), code);
+}
+
+/* The first child that failed by itself, or 0. */
+static lua_Integer first_failed(lua_State *L, lua_Integer n) {
+  lua_Integer cancelled = 0;
+  for (lua_Integer i = 1; i <= n; i++) {
+    pco__task *task = child_at(L, i);
+    if (!task->ended || !task->failed)
+      continue;
+    if (!task->cancel_code)
+      return i;
+    cancelled = cancelled ? cancelled : i;
+  }
+  return cancelled;
+}
+
+static int join_all(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  pco__lua *lua = pco__lua_of(L);
+  pco__task *self = lua->current;
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
+  lua_Integer bad = first_failed(L, n);
+  if (self->cancel_code)
+    cancel_children(L, n, self->cancel_code);
+  else if (bad)
+    cancel_children(L, n, PCO_ECANCELED);
+  if (self->children > 0) {
+    self->joining = true;
+    return lua_yieldk(L, 0, 0, join_all);
+  }
+  self->joining = false;
+  lua_createtable(L, (int)n, 1);
+  for (lua_Integer i = 1; i <= n; i++) {
+    pco__task *task = child_at(L, i);
+    if (!task->failed && task->n_args > 1) {
+      lua_pushvalue(task->co, 1 - task->n_args);
+      lua_xmove(task->co, L, 1);
+      lua_rawseti(L, -2, i);
+    }
+  }
+  lua_pushinteger(L, n);
+  lua_setfield(L, -2, "n");
+  bad = first_failed(L, n);
+  if (bad)
+    lua_xmove(child_at(L, bad)->co, L, 1);
+  for (lua_Integer i = 1; i <= n; i++)
+    pco__task_free(L, child_at(L, i));
+  return bad ? lua_error(L) : 1;
+}
+
+/* core.task_all(functions) */
+static int task_all(lua_State *L) {
+  static const pco__op_class all_class = {.name = "task.all"};
+  pco__lua *lua = pco__lua_of(L);
+  if (!lua_istable(L, 1))
+    pco__bad_argument(L, "task.all",
+                      "all needs a sequence of functions (got %s)",
+                      luaL_typename(L, 1));
+  lua_settop(L, 1);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (lua_rawgeti(L, 1, i) != LUA_TFUNCTION)
+      pco__bad_argument(L, "task.all", "element %d must be a function (got %s)",
+                        (int)i, luaL_typename(L, -1));
+    lua_pop(L, 1);
+  }
+  pco__check_wait(L, &all_class);
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    lua_pushlightuserdata(L, pco__task_new(L, lua, 0, lua->current));
+    lua_rawseti(L, 2, i);
+  }
+  return join_all(L, LUA_OK, 0);
+}
+
+/* ---- sleep --------------------------------------------------------------- */
+
+typedef struct sleep_op {
+  pco__op op;
+  pco__timer timer;
+  uint64_t ns;
+} sleep_op;
+
+static void on_slept(pco__timer *timer) {
+  pco__op_complete(&PCO_CONTAINER(timer, sleep_op, timer)->op, NULL);
+}
+
+static void sleep_start(pco__op *op) {
+  sleep_op *s = PCO_CONTAINER(op, sleep_op, op);
+  s->timer.fn = on_slept;
+  if (pco__timer_start(op->loop, &s->timer, s->ns) < 0)
+    pco__op_complete(op,
+                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+}
+
+static void sleep_cancel(pco__op *op) {
+  sleep_op *s = PCO_CONTAINER(op, sleep_op, op);
+  pco__timer_stop(op->loop, &s->timer);
+  pco__op_complete(op,
+                   pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
+}
+
+static int push_none(lua_State *L, pco__op *op) {
+  (void)L;
+  (void)op;
+  return 0;
+}
+
+static const pco__op_class sleep_class = {.name = "sleep",
+                                          .start = sleep_start,
+                                          .cancel = sleep_cancel,
+                                          .push = push_none};
+
+/* Sleeps on this thread until the time is over or Ctrl-C came. */
+static int sync_sleep(lua_State *L, int64_t ns) {
+  pco__lua *lua = pco__lua_of(L);
+  lua_Hook hook = pco__main_hook(lua);
+  uint64_t end = uv_hrtime() + (uint64_t)ns;
+  pco__deliver_log(L, lua);
+  for (uint64_t now; (now = uv_hrtime()) < end;) {
+    struct timespec ts = {.tv_sec = (time_t)((end - now) / 1000000000),
+                          .tv_nsec = (long)((end - now) % 1000000000)};
+    if (ppoll(NULL, 0, &ts, NULL) < 0 && pco__interrupted(lua, hook)) {
+      pco__clear_interrupt(lua);
+      pco__raise(L,
+                 pco__error_new(PCO_EINTERRUPTED, PCO_SOURCE_HOST, NULL, NULL),
+                 "sleep", 0);
+    }
+  }
+  return 0;
+}
+
+/* core.sleep(seconds) */
+static int core_sleep(lua_State *L) {
+  int64_t ns = pco__arg_seconds(L, 1, "sleep", "the time to sleep");
+  pco__check_caller(L, "sleep", false);
+  if (ns > INT64_MAX / 2)
+    ns = INT64_MAX / 2;
+  if (pco__is_sync(L))
+    return sync_sleep(L, ns);
+  pco__loop *loop = &pco__lua_of(L)->runtime.loop;
+  pco__check_wait(L, &sleep_class);
+  lua_settop(L, 1);
+  pco__op *op = pco__new_op(L, &sleep_class, sizeof(sleep_op), loop);
+  PCO_CONTAINER(op, sleep_op, op)->ns = (uint64_t)ns;
+  return pco__await(L, 2);
+}
+
+const pco__core_function pco__task_functions[] = {{"task_all", task_all},
+                                                  {NULL, NULL}};
+const pco__core_function pco__run_functions[] = {
+    {"run", run_either}, {"sleep", core_sleep}, {NULL, NULL}};

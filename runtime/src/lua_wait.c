@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for an op, in both facades.
+ *
+ * One state machine, step(), serves both: look whether the op has work for the
+ * script's functions (output, input), call them, wait, and in the end push the
+ * results.  In the async facade a wait or a callback that waits leaves step()
+ * by a yield and comes back through it as the continuation; in the sync facade
+ * it blocks.  An error in a callback cancels the command, waits for its end,
+ * and is raised then, the same object.
+ */
+#include "lua_wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec.h"
+#include "lua_args.h"
+#include "lua_error.h"
+#include "lua_result.h"
+#include "lua_task.h"
+#include "sys/quiet_write.h"
+
+#define NS_PER_S         INT64_C(1000000000)
+#define ABANDON_AFTER_NS (10 * NS_PER_S) /* an interrupted call's clean-up */
+
+enum { NO_CALL, OUTPUT_CALL, INPUT_CALL };
+/* User values of a box. */
+enum { BOX_ON_OUTPUT = 1, BOX_INPUT, BOX_ERROR, BOX_N_VALUES = BOX_ERROR };
+
+typedef struct box {
+  pco__op *op; /* a reference */
+  pco__portal *portal;
+  pco__chunks chunks; /* taken from an exec, for callbacks */
+  bool calls_back;    /* an exec with functions or tee */
+  bool tee;
+  bool has_output_function;
+  bool failed; /* a callback raised; the error is a user value */
+  bool submitted;
+  bool input_wanted;
+  int call; /* which callback runs */
+} box;
+
+static const char box_meta = 0;
+static const char logger_key = 0;
+
+/* ---- boxes --------------------------------------------------------------- */
+
+/* Lets the op go; one that still runs is cancelled and ends by itself. */
+static void empty_box(box *b) {
+  pco__op *op = b->op;
+  if (!op)
+    return;
+  b->op = NULL;
+  if (b->submitted)
+    pco__op_cancel(op, PCO_ECANCELED);
+  if (!b->portal) {
+    pco__list_remove(&op->done_node);
+    op->task = NULL;
+  }
+  pco__chunks_free(&b->chunks);
+  pco__op_unref(op);
+  pco__portal_unref(b->portal);
+}
+
+static int box_gc(lua_State *L) {
+  empty_box((box *)lua_touserdata(L, 1));
+  return 0;
+}
+
+static void push_box_metatable(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &box_meta) == LUA_TTABLE)
+    return;
+  lua_pop(L, 1);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, box_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &box_meta);
+}
+
+pco__op *pco__new_op(lua_State *L, const pco__op_class *cls, size_t size,
+                     pco__loop *loop) {
+  luaL_checkstack(L, 8, "out of stack");
+  box *b = lua_newuserdatauv(L, sizeof *b, BOX_N_VALUES);
+  memset(b, 0, sizeof *b);
+  pco__chunks_init(&b->chunks);
+  push_box_metatable(L);
+  lua_setmetatable(L, -2);
+  b->op = pco__op_new(cls, size, loop);
+  if (!b->op)
+    pco__raise(L, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL),
+               cls->name, 0);
+  b->portal = pco__portal_of(loop);
+  pco__portal_ref(b->portal);
+  return b->op;
+}
+
+void pco__keep_callbacks(lua_State *L, int at, int options, bool tee) {
+  box *b = (box *)lua_touserdata(L, at);
+  b->tee = tee;
+  if (pco__get_option(L, options, "on_output")) {
+    b->has_output_function = true;
+    lua_setiuservalue(L, at, BOX_ON_OUTPUT);
+  }
+  if (pco__get_option(L, options, "input"))
+    lua_setiuservalue(L, at, BOX_INPUT);
+  b->calls_back = true;
+}
+
+/* ---- interrupts and logs ------------------------------------------------- */
+
+lua_Hook pco__main_hook(pco__lua *lua) {
+  return lua_gethook(lua->main);
+}
+
+bool pco__interrupted(pco__lua *lua, lua_Hook hook) {
+  lua_Hook now = lua_gethook(lua->main);
+  return now && now != hook;
+}
+
+void pco__clear_interrupt(pco__lua *lua) {
+  lua_sethook(lua->main, NULL, 0, 0);
+}
+
+static void call_logger(lua_State *L, int level, const char *text) {
+  static const char *const levels[] = {"error", "warning", "info", "debug"};
+  lua_pushvalue(L, -1);
+  lua_createtable(L, 0, 2);
+  lua_pushstring(L, levels[level >= 0 && level < 4 ? level : 3]);
+  lua_setfield(L, -2, "level");
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, "message");
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK)
+    lua_pop(L, 1); /* a logger that fails has nobody to tell */
+}
+
+void pco__deliver_log(lua_State *L, pco__lua *lua) {
+  if (!atomic_load(&lua->runtime.log.enabled) || !lua->runtime.log.first)
+    return;
+  unsigned dropped;
+  pco__log_record *r = pco__log_take(&lua->runtime.log, &dropped);
+  luaL_checkstack(L, 6, "out of stack");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &logger_key);
+  while (r) {
+    pco__log_record *next = r->next;
+    call_logger(L, r->level, r->text);
+    free(r);
+    r = next;
+  }
+  if (dropped)
+    call_logger(
+        L, PCO_LOG_WARNING,
+        lua_pushfstring(L, "%d log records were dropped", (int)dropped)),
+        lua_pop(L, 1);
+  lua_pop(L, 1);
+}
+
+/* core.set_logger(fn) */
+static int set_logger(lua_State *L) {
+  pco__lua *lua = pco__lua_of(L);
+  if (!lua_isnoneornil(L, 1) && !lua_isfunction(L, 1))
+    pco__bad_argument(L, "set_logger",
+                      "the logger must be a function or nil (got %s)",
+                      luaL_typename(L, 1));
+  lua_settop(L, 1);
+  atomic_store(&lua->runtime.log.enabled, !lua_isnil(L, 1));
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &logger_key);
+  return 0;
+}
+
+/* ---- callbacks ----------------------------------------------------------- */
+
+static void write_all(int fd, const char *data, size_t len) {
+  while (len > 0) {
+    ssize_t n = pco__quiet_write(fd, data, len);
+    if (n < 0 && errno != EINTR)
+      return;
+    if (n > 0) {
+      data += n;
+      len -= (size_t)n;
+    }
+  }
+}
+
+static void push_chunk(lua_State *L, const pco__chunk *c) {
+  lua_createtable(L, 0, 2);
+  lua_pushstring(L, c->stream == PCO__STDERR ? "stderr" : "stdout");
+  lua_setfield(L, -2, "stream");
+  lua_pushlstring(L, c->data + c->start, c->len - c->start);
+  lua_setfield(L, -2, "data");
+}
+
+/* A callback raised: its error, on top, is kept, and the command ends. */
+static void callback_failed(lua_State *L, int at) {
+  box *b = (box *)lua_touserdata(L, at);
+  b->failed = true;
+  lua_setiuservalue(L, at, BOX_ERROR);
+  pco__op_cancel(b->op, PCO_ECANCELED);
+}
+
+/* The input function returned the value on top: bytes, or nil at the end. */
+static void give_input(lua_State *L, box *b) {
+  pco__exec *e = PCO_CONTAINER(b->op, pco__exec, op);
+  size_t len = 0;
+  const char *s = lua_tolstring(L, -1, &len);
+  char *copy = s && len ? malloc(len) : NULL;
+  if (copy)
+    memcpy(copy, s, len);
+  if (s && len == 0) {
+    b->input_wanted = true; /* nothing yet: ask again */
+    return;
+  }
+  pco__exec_give(e, copy, len);
+}
+
+/* What a callback left, however it came back. */
+static void after_call(lua_State *L, int at, int status) {
+  box *b = (box *)lua_touserdata(L, at);
+  int call = b->call;
+  b->call = NO_CALL;
+  if (status != LUA_OK && status != LUA_YIELD) {
+    callback_failed(L, at);
+  } else if (call == INPUT_CALL) {
+    if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING) {
+      pco__push_error(L,
+                      pco__error_new(PCO_EINVAL, PCO_SOURCE_HOST, NULL,
+                                     "the input function must return a string "
+                                     "or nil (got %s)",
+                                     luaL_typename(L, -1)),
+                      b->op->cls->name);
+      callback_failed(L, at);
+    } else {
+      give_input(L, b);
+    }
+  }
+  lua_settop(L, at);
+}
+
+static int step(lua_State *L, int status, lua_KContext at);
+
+/* Calls the function on the stack below n_args arguments.  In a task it may
+ * wait, then step() continues; else it must not. */
+static void call_back(lua_State *L, int at, int call, int n_args,
+                      int n_results) {
+  box *b = (box *)lua_touserdata(L, at);
+  b->call = call;
+  lua_KFunction k = b->op->loop->is_portal ? NULL : step;
+  int status = lua_pcallk(L, n_args, n_results, 0, at, k);
+  after_call(L, at, status);
+}
+
+static void output_one(lua_State *L, int at, pco__chunk *c) {
+  box *b = (box *)lua_touserdata(L, at);
+  if (b->tee && !b->failed)
+    write_all(c->stream == PCO__STDERR ? STDERR_FILENO : STDOUT_FILENO,
+              c->data + c->start, c->len - c->start);
+  if (!b->has_output_function || b->failed) {
+    free(c);
+    return;
+  }
+  lua_getiuservalue(L, at, BOX_ON_OUTPUT);
+  push_chunk(L, c);
+  free(c);
+  call_back(L, at, OUTPUT_CALL, 1, 0);
+}
+
+/* Works off what the op has for the script's functions. */
+static void serve(lua_State *L, int at) {
+  box *b = (box *)lua_touserdata(L, at);
+  pco__exec *e = PCO_CONTAINER(b->op, pco__exec, op);
+  for (;;) {
+    bool wanted = false;
+    if (!b->chunks.count)
+      pco__exec_take(e, &b->chunks, &wanted);
+    b->input_wanted |= wanted;
+    pco__chunk *c = pco__chunks_shift(&b->chunks);
+    if (c) {
+      output_one(L, at, c);
+    } else if (b->input_wanted && !b->failed) {
+      b->input_wanted = false;
+      lua_getiuservalue(L, at, BOX_INPUT);
+      call_back(L, at, INPUT_CALL, 0, 1);
+    } else {
+      return;
+    }
+  }
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+/* Blocks until the portal has something: PCO__OP_EVENT or PCO__OP_DONE, or
+ * -EINTR when an interrupted call could not be cleaned up in time. */
+static int block(lua_State *L, box *b) {
+  pco__lua *lua = pco__lua_of(L);
+  lua_Hook hook = pco__main_hook(lua);
+  bool interrupted = false;
+  for (;;) {
+    int rc = pco__op_wait(b->op, interrupted ? ABANDON_AFTER_NS : -1);
+    if (rc >= 0 && interrupted && rc == PCO__OP_DONE && b->op->error)
+      pco__clear_interrupt(lua); /* its error is how the script hears of it */
+    if (rc >= 0)
+      return rc;
+    if (rc == -ETIMEDOUT || (interrupted && pco__interrupted(lua, hook)))
+      return -EINTR;
+    if (pco__interrupted(lua, hook)) {
+      interrupted = true;
+      hook = pco__main_hook(lua);
+      pco__op_cancel(b->op, PCO_EINTERRUPTED);
+    }
+  }
+}
+
+/* Adds what an op's error has of the command to the object on top. */
+static void add_partial(lua_State *L, pco__op *op) {
+  const pco__op_class *cls = op->cls;
+  char **argv = NULL;
+  pco__result *r = NULL;
+  if (cls == &pco__exec_class || cls == &pco__output_class) {
+    pco__exec *e = PCO_CONTAINER(op, pco__exec, op);
+    argv = e->opts.argv;
+    r = e->result;
+  } else if (cls->push == pco__spawn_class.push) {
+    argv = PCO_CONTAINER(op, pco__process_op, op)->opts.argv;
+  } else if (cls->push == pco__wait_class.push) {
+    pco__process_op *o = PCO_CONTAINER(op, pco__process_op, op);
+    argv = o->process->argv;
+    r = o->result;
+  }
+  if (argv) {
+    lua_newtable(L);
+    for (int i = 0; argv[i]; i++) {
+      lua_pushstring(L, argv[i]);
+      lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "argv");
+  }
+  if (r) {
+    pco__push_result(L, r);
+    lua_setfield(L, -2, "result");
+  }
+}
+
+static int finish(lua_State *L, int at) {
+  box *b = (box *)lua_touserdata(L, at);
+  pco__op *op = b->op;
+  b->submitted = false;
+  if (b->failed) {
+    lua_getiuservalue(L, at, BOX_ERROR);
+    empty_box(b);
+    return lua_error(L);
+  }
+  if (!op->error) {
+    int n = op->cls->push(L, op);
+    if (n != PCO__OP_AGAIN)
+      empty_box(b);
+    return n;
+  }
+  pco__error *err = op->error;
+  op->error = NULL;
+  pco__push_error(L, err, op->cls->name);
+  pco__add_context(L, 1);
+  add_partial(L, op);
+  empty_box(b);
+  return lua_error(L);
+}
+
+static bool is_done(const box *b) {
+  return atomic_load_explicit(&b->op->word, memory_order_acquire) ==
+         PCO__OP_DONE;
+}
+
+static int raise_foreign(lua_State *L, box *b) {
+  pco__op_cancel(b->op, PCO_ECANCELED);
+  return pco__raise_new(L, PCO_ECOROUTINE, b->op->cls->name,
+                        "this task was resumed by somebody else while it "
+                        "waited");
+}
+
+/* Starts the op in the box. */
+static void submit(pco__lua *lua, box *b, bool in_task) {
+  if (!b->portal)
+    b->op->task = lua->current;
+  b->submitted = true;
+  pco__op_submit(b->op);
+  if (!b->portal && !in_task)
+    pco__drive_until_done(lua, b->op);
+}
+
+/* Puts a fresh op like the finished one in the box and starts it. */
+static void start_again(lua_State *L, box *b) {
+  pco__op *next = b->op->cls->again(b->op);
+  const char *name = b->op->cls->name;
+  pco__portal_ref(b->portal);
+  pco__portal *portal = b->portal;
+  empty_box(b);
+  b->op = next;
+  b->portal = portal;
+  if (!next)
+    pco__raise(L, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL), name,
+               1);
+  submit(pco__lua_of(L), b, true);
+}
+
+static int step(lua_State *L, int status, lua_KContext context) {
+  int at = (int)context;
+  box *b = (box *)lua_touserdata(L, at);
+  bool sync = b->op->loop->is_portal;
+  if (b->call != NO_CALL)
+    after_call(L, at, status);
+  for (;;) {
+    lua_settop(L, at);
+    bool done = is_done(b);
+    if (b->calls_back)
+      serve(L, at);
+    if (done) {
+      int n = finish(L, at);
+      if (n != PCO__OP_AGAIN)
+        return n;
+      start_again(L, b);
+      continue;
+    }
+    if (sync && block(L, b) < 0)
+      return pco__raise(L,
+                        pco__error_new(PCO_EINTERRUPTED, PCO_SOURCE_HOST, NULL,
+                                       "interrupted; its clean-up goes on"),
+                        b->op->cls->name, 1);
+    if (sync)
+      continue;
+    pco__lua *lua = pco__lua_of(L);
+    pco__task *task = lua->current;
+    if (!task || task->co != L)
+      return raise_foreign(L, b);
+    if (b->op->completed)
+      continue;
+    return pco__task_suspend(L, task, b->op, at, step);
+  }
+}
+
+void pco__check_wait(lua_State *L, const pco__op_class *cls) {
+  pco__lua *lua = pco__lua_of(L);
+  pco__task *task = lua->current;
+  if (!task)
+    pco__raise_new(L, PCO_ENOTASK, cls->name,
+                   "this call waits, so it must be made inside a task: put it "
+                   "in portico.run(function() ... end), or use "
+                   "require \"portico.sync\"");
+  if (task->co != L)
+    pco__raise_new(L, PCO_ECOROUTINE, cls->name,
+                   "this call waits, and a coroutine made by the script cannot "
+                   "be suspended for it: make the call in the task itself");
+  if (!lua_isyieldable(L))
+    pco__raise_new(L, PCO_ENOYIELD, cls->name,
+                   "this call waits, and cannot here: it is made from inside a "
+                   "C function that cannot be suspended (table.sort, "
+                   "string.gsub, require, a metamethod such as __tostring)");
+  if (task->cancel_code)
+    pco__raise(L,
+               pco__error_new(task->cancel_code, PCO_SOURCE_HOST, NULL,
+                              "the task was cancelled"),
+               cls->name, 1);
+}
+
+int pco__await(lua_State *L, int at) {
+  box *b = (box *)lua_touserdata(L, at);
+  pco__lua *lua = pco__lua_of(L);
+  pco__op *op = b->op;
+  pco__deliver_log(L, lua);
+  pco__task *task = lua->current;
+  bool in_task = task && task->co == L && lua_isyieldable(L);
+  if (!b->portal && !op->cls->shielded)
+    pco__check_wait(L, op->cls);
+  submit(lua, b, in_task);
+  return step(L, LUA_OK, at);
+}
+
+const pco__core_function pco__wait_functions[] = {{"set_logger", set_logger},
+                                                  {NULL, NULL}};

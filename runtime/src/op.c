@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* The life of a waiting call; see op.h. */
+#include "op.h"
+
+#include <stdlib.h>
+
+#include "sys/futex.h"
+
+static void on_timeout(pco__timer *timer) {
+  pco__op *op = PCO_CONTAINER(timer, pco__op, timer);
+  pco__op_cancel_now(op, PCO_ECALLTIMEOUT);
+}
+
+pco__op *pco__op_new(const pco__op_class *cls, size_t size, pco__loop *loop) {
+  pco__op *op = calloc(1, size);
+  if (!op)
+    return NULL;
+  op->cls = cls;
+  op->loop = loop;
+  op->timeout = -1;
+  op->timer.fn = on_timeout;
+  atomic_init(&op->refs, 1);
+  pco__list_init(&op->done_node);
+  pco__list_init(&op->owner_node);
+  return op;
+}
+
+void pco__op_unref(pco__op *op) {
+  if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  if (op->cls->destroy)
+    op->cls->destroy(op);
+  pco__error_free(op->error);
+  pco__arena_free(&op->arena);
+  free(op);
+}
+
+/* Wakes the caller: a portal's by the futex word, a task by the done list. */
+static void signal_caller(pco__op *op, unsigned word) {
+  if (op->loop->is_portal) {
+    atomic_store_explicit(&op->word, word, memory_order_release);
+    pco__futex_wake(&op->word);
+    return;
+  }
+  atomic_store_explicit(&op->word, word, memory_order_relaxed);
+  if (op->task && pco__list_empty(&op->done_node))
+    pco__list_append(&op->loop->done, &op->done_node);
+}
+
+void pco__op_notify(pco__op *op) {
+  if (!op->completed)
+    signal_caller(op, PCO__OP_EVENT);
+}
+
+/* The error that a cancelled op ends with: the reason, caused by what came out
+ * of the work if that was more than "cancelled". */
+static pco__error *cancel_error(pco__op *op, pco__error *err) {
+  if (err->code == op->cancel_code)
+    return err;
+  pco__error *why =
+      pco__error_new(op->cancel_code, PCO_SOURCE_HOST, NULL, NULL);
+  if (err->code != UV_ECANCELED)
+    return pco__error_because(why, err);
+  pco__error_free(err);
+  return why;
+}
+
+void pco__op_complete(pco__op *op, pco__error *err) {
+  if (op->completed) {
+    pco__error_free(err);
+    return;
+  }
+  pco__list_remove(&op->owner_node);
+  if (op->cls->hold && op->cls->hold(op, &err))
+    return;
+  op->completed = true;
+  pco__timer_stop(op->loop, &op->timer);
+  op->error = err && op->cancel_code ? cancel_error(op, err) : err;
+  signal_caller(op, PCO__OP_DONE);
+  pco__op_unref(op);
+}
+
+static void start(pco__call *call) {
+  pco__op *op = PCO_CONTAINER(call, pco__op, call);
+  if (op->timeout >= 0 &&
+      pco__timer_start(op->loop, &op->timer, (uint64_t)op->timeout) < 0) {
+    pco__op_complete(op,
+                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    return;
+  }
+  op->cls->start(op);
+}
+
+void pco__op_submit(pco__op *op) {
+  atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+  op->call.fn = start;
+  if (!op->loop->is_portal) {
+    start(&op->call);
+  } else if (pco__loop_post(op->loop, &op->call) < 0) {
+    op->completed = true;
+    op->error = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                               "its portal is closed");
+    atomic_store(&op->word, PCO__OP_DONE);
+    pco__op_unref(op);
+  }
+}
+
+void pco__op_cancel_now(pco__op *op, int code) {
+  if (op->completed || op->cancel_code)
+    return;
+  op->cancel_code = code;
+  if (op->cls->cancel)
+    op->cls->cancel(op);
+}
+
+static void cancel_posted(pco__call *call) {
+  pco__op *op = PCO_CONTAINER(call, pco__op, cancel_call);
+  pco__op_cancel_now(op, atomic_load(&op->cancel_wish));
+  pco__op_unref(op);
+}
+
+void pco__op_cancel(pco__op *op, int code) {
+  if (!op->loop->is_portal) {
+    pco__op_cancel_now(op, code);
+    return;
+  }
+  int none = 0;
+  if (atomic_load(&op->word) == PCO__OP_DONE ||
+      !atomic_compare_exchange_strong(&op->cancel_wish, &none, code))
+    return;
+  atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+  op->cancel_call.fn = cancel_posted;
+  if (pco__loop_post(op->loop, &op->cancel_call) < 0)
+    pco__op_unref(op);
+}
+
+int pco__op_wait(pco__op *op, int64_t ns) {
+  for (;;) {
+    unsigned word = atomic_load_explicit(&op->word, memory_order_acquire);
+    if (word == PCO__OP_DONE)
+      return PCO__OP_DONE;
+    if (word == PCO__OP_EVENT &&
+        atomic_compare_exchange_strong(&op->word, &word, PCO__OP_PENDING))
+      return PCO__OP_EVENT;
+    if (word != PCO__OP_PENDING)
+      continue;
+    int rc = pco__futex_wait(&op->word, PCO__OP_PENDING, ns);
+    if (rc < 0)
+      return rc;
+  }
+}

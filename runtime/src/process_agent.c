@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The driver of processes in a sandbox with an agent.
+ *
+ * The host makes the pipes and sends the child's ends with the SPAWN frame, so
+ * that bytes never pass through the agent.  A command is named by the number of
+ * its SPAWN; that request stays pending until EXIT.
+ */
+#include "process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fields.h"
+#include "sys/quiet_write.h"
+
+#define MAX_PID (1u << 30)
+#define MAX_NS  (UINT64_C(1) << 62)
+
+typedef struct pco__agent_process {
+  pco__link_request spawn;
+  pco__process *process; /* a reference while spawn is pending */
+  uint64_t target;
+  int in_fd; /* our end of stdin; -1: none */
+  uv_poll_t *in_poll;
+} pco__agent_process;
+
+/* A SIGNAL or KILL on its way. */
+typedef struct command_request {
+  pco__link_request request;
+  pco__process *process; /* a reference */
+  pco__op *op;           /* SIGNAL: to complete */
+} command_request;
+
+/* ---- frames that come ---------------------------------------------------- */
+
+static int on_started(pco__process *p, const pco_wire_header *h,
+                      const uint8_t *payload) {
+  uint64_t pid;
+  if (p->started ||
+      pco__field_number(h, payload, PCO_TAG_PID, MAX_PID, &pid) != 1)
+    return -EPROTO;
+  pco__link_answered(&p->agent->spawn);
+  pco__process_started(p, (int64_t)pid);
+  return 0;
+}
+
+/* Reads the SURVIVOR fields; their number, or -EPROTO. */
+static int read_survivors(const pco_wire_header *h, const uint8_t *payload,
+                          int64_t out[PCO__MAX_SURVIVORS]) {
+  pco_wire_iter it;
+  pco_wire_field f;
+  int n = 0;
+  pco_wire_iter_init(&it, payload, h->size);
+  while (pco_wire_next(&it, &f) == 1) {
+    if (f.tag != PCO_TAG_SURVIVOR)
+      continue;
+    if (n == PCO__MAX_SURVIVORS || f.number == 0 || f.number > MAX_PID)
+      return -EPROTO;
+    out[n++] = (int64_t)f.number;
+  }
+  return n;
+}
+
+static int on_exit_frame(pco__process *p, const pco_wire_header *h,
+                         const uint8_t *payload) {
+  uint64_t code;
+  uint64_t signal = 0;
+  uint64_t reason;
+  uint64_t duration = 0;
+  pco__exit x = {0};
+  if (!p->started ||
+      pco__field_number(h, payload, PCO_TAG_CODE, 255, &code) != 1 ||
+      pco__field_number(h, payload, PCO_TAG_REASON, PCO_REASON_KILLED,
+                        &reason) != 1 ||
+      pco__field_number(h, payload, PCO_TAG_SIGNAL, 64, &signal) < 0 ||
+      pco__field_number(h, payload, PCO_TAG_DURATION, MAX_NS, &duration) < 0)
+    return -EPROTO;
+  x.n_survivors = read_survivors(h, payload, x.survivors);
+  if (x.n_survivors < 0)
+    return -EPROTO;
+  x.code = (int)code;
+  x.signal = (int)signal;
+  x.reason = (int)reason;
+  x.duration = duration;
+  pco__process_exited(p, &x);
+  return 0;
+}
+
+static int on_error_frame(pco__process *p, const pco_wire_header *h,
+                          const uint8_t *payload) {
+  pco__error *err = pco__field_error(h, payload);
+  if (!err || p->started) {
+    pco__error_free(err);
+    return -EPROTO;
+  }
+  pco__process_failed(p, err);
+  return 0;
+}
+
+static int on_frame(pco__link_request *r, const pco_wire_header *h,
+                    const uint8_t *payload) {
+  pco__agent_process *a = PCO_CONTAINER(r, pco__agent_process, spawn);
+  pco__process *p = a->process;
+  int rc;
+  if (h->type == PCO_WIRE_STARTED)
+    return on_started(p, h, payload);
+  if (h->type == PCO_WIRE_EXIT)
+    rc = on_exit_frame(p, h, payload);
+  else
+    rc = on_error_frame(p, h, payload);
+  /* A broken final frame ends the link, and with it the process; the request
+   * is no longer the link's either way. */
+  pco__process_unref(p);
+  return rc;
+}
+
+/* The sandbox told the process before; only our reference is left. */
+static void on_lost(pco__link_request *r, const pco__error *err) {
+  (void)err;
+  pco__process_unref(PCO_CONTAINER(r, pco__agent_process, spawn)->process);
+}
+
+/* ---- start --------------------------------------------------------------- */
+
+/* The ends of the pipes of one start: the child's to send, ours to keep. */
+typedef struct ends {
+  int child[3];
+  int ours[3];
+} ends;
+
+static void close_ends(ends *e) {
+  for (int i = 0; i < 3; i++) {
+    if (e->child[i] >= 0)
+      close(e->child[i]);
+    if (e->ours[i] >= 0)
+      close(e->ours[i]);
+  }
+}
+
+/* Makes the pipe of descriptor `i` (0: the child reads, else it writes). */
+static int make_pipe(ends *e, int i) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) < 0)
+    return -errno;
+  e->child[i] = fds[i == 0 ? 0 : 1];
+  e->ours[i] = fds[i == 0 ? 1 : 0];
+  if (fcntl(e->ours[i], F_SETFL, O_NONBLOCK) < 0)
+    return -errno;
+  return 0;
+}
+
+static int make_pipes(ends *e, const pco__spawn_opts *opts) {
+  for (int i = 0; i < 3; i++)
+    e->child[i] = e->ours[i] = -1;
+  int rc = opts->has_stdin ? make_pipe(e, 0) : 0;
+  if (rc == 0 && opts->out == PCO__PIPE)
+    rc = make_pipe(e, 1);
+  if (rc == 0 && opts->err == PCO__PIPE)
+    rc = make_pipe(e, 2);
+  if (rc < 0)
+    close_ends(e);
+  return rc;
+}
+
+static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
+                   const ends *e) {
+  pco_wire_begin(b, PCO_WIRE_SPAWN, 0, id);
+  for (char **s = opts->argv; *s; s++)
+    pco_wire_string(b, PCO_TAG_ARGV, *s);
+  for (char **s = opts->env; s && *s; s++)
+    pco_wire_string(b, PCO_TAG_ENV, *s);
+  if (opts->cwd)
+    pco_wire_string(b, PCO_TAG_CWD, opts->cwd);
+  pco_wire_number(b, PCO_TAG_FLAGS,
+                  opts->clean_env ? PCO_SPAWN_FLAG_CLEAN_ENV : 0);
+  if (opts->timeout)
+    pco_wire_number(b, PCO_TAG_TIMEOUT, opts->timeout);
+  pco_wire_number(b, PCO_TAG_GRACE, opts->grace);
+  for (int i = 0; i < 3; i++) {
+    bool merge = i == 2 && opts->err == PCO__MERGE;
+    pco_wire_number(b, PCO_TAG_STDIO,
+                    e->child[i] >= 0 ? PCO_STDIO_FD
+                    : merge          ? PCO_STDIO_MERGE
+                                     : PCO_STDIO_NULL);
+  }
+}
+
+static int open_stdin(pco__process *p, int fd) {
+  pco__agent_process *a = p->agent;
+  a->in_poll = calloc(1, sizeof *a->in_poll);
+  int rc = a->in_poll ? uv_poll_init(&p->loop->uv, a->in_poll, fd) : UV_ENOMEM;
+  if (rc < 0) {
+    free(a->in_poll);
+    a->in_poll = NULL;
+    close(fd);
+    return rc;
+  }
+  a->in_poll->data = p;
+  a->in_fd = fd;
+  p->stdin_open = true;
+  return 0;
+}
+
+/* Hands our ends to their owners; each takes its descriptor whatever happens.
+ */
+static int open_ours(pco__process *p, ends *e) {
+  int rc = 0;
+  for (int i = 1; i < 3; i++) {
+    int fd = e->ours[i];
+    e->ours[i] = -1;
+    if (fd < 0)
+      continue;
+    int opened = pco__stream_open_fd(&p->streams[i - 1], fd);
+    rc = rc < 0 ? rc : opened;
+  }
+  int fd = e->ours[0];
+  e->ours[0] = -1;
+  if (fd >= 0) {
+    int opened = open_stdin(p, fd);
+    rc = rc < 0 ? rc : opened;
+  }
+  return rc;
+}
+
+static void fail(pco__process *p, int rc, const char *what) {
+  pco__error *err = pco__error_new(rc, PCO_SOURCE_HOST, NULL, "%s: %s", what,
+                                   pco__code_text(rc));
+  err->retryable = rc == UV_EMFILE || rc == UV_ENFILE || rc == UV_EAGAIN;
+  pco__process_failed(p, err);
+}
+
+/* E2BIG is told here, before a frame that would break the bound is made. */
+static int end_frame(pco_wire_buf *b) {
+  return b->error == -EMSGSIZE ? UV_E2BIG : b->error;
+}
+
+static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
+  pco__link *link = p->sandbox->link;
+  pco__agent_process *a = calloc(1, sizeof *a);
+  ends e;
+  pco_wire_buf frame = {0};
+  if (!a) {
+    fail(p, UV_ENOMEM, "starting the command");
+    return;
+  }
+  p->agent = a;
+  a->in_fd = -1;
+  a->process = p;
+  pco__list_init(&a->spawn.node);
+  int rc = make_pipes(&e, opts);
+  if (rc < 0) {
+    fail(p, rc, "making the command's pipes");
+    return;
+  }
+  a->target = pco__link_next(link);
+  encode(&frame, a->target, opts, &e);
+  rc = end_frame(&frame);
+  if (rc == 0)
+    rc = open_ours(p, &e);
+  if (rc < 0) {
+    close_ends(&e);
+    pco_wire_buf_free(&frame);
+    fail(p, rc, "starting the command");
+    return;
+  }
+  int fds[3];
+  uint8_t n = 0;
+  for (int i = 0; i < 3; i++)
+    if (e.child[i] >= 0)
+      fds[n++] = e.child[i];
+  a->spawn.id = a->target;
+  a->spawn.type = PCO_WIRE_SPAWN;
+  a->spawn.frame = on_frame;
+  a->spawn.lost = on_lost;
+  pco__process_ref(p); /* the request's */
+  pco__link_request_send(link, &a->spawn, &frame, fds, n, true);
+}
+
+/* ---- signal and kill ----------------------------------------------------- */
+
+static int on_command_reply(pco__link_request *r, const pco_wire_header *h,
+                            const uint8_t *payload) {
+  command_request *c = PCO_CONTAINER(r, command_request, request);
+  pco__process *p = c->process;
+  int rc = 0;
+  if (c->op) {
+    pco__error *err = NULL;
+    if (h->type == PCO_WIRE_ERROR)
+      err = pco__field_error(h, payload);
+    pco__op_complete(c->op, err);
+  } else {
+    int64_t survivors[PCO__MAX_SURVIVORS];
+    int n =
+        h->type == PCO_WIRE_ERROR ? 0 : read_survivors(h, payload, survivors);
+    rc = n < 0 ? n : 0;
+    pco__process_killed(p, survivors, n < 0 ? 0 : n);
+  }
+  pco__process_unref(p);
+  free(c);
+  return rc;
+}
+
+static void on_command_lost(pco__link_request *r, const pco__error *err) {
+  command_request *c = PCO_CONTAINER(r, command_request, request);
+  if (c->op)
+    pco__op_complete(c->op,
+                     pco__error_new(err->code, err->source, NULL,
+                                    err->message ? "%s" : NULL, err->message));
+  pco__process_unref(c->process);
+  free(c);
+}
+
+static command_request *new_command(pco__process *p, uint16_t type,
+                                    pco__op *op) {
+  command_request *c = calloc(1, sizeof *c);
+  if (!c)
+    return NULL;
+  pco__process_ref(p);
+  c->process = p;
+  c->op = op;
+  c->request.id = pco__link_next(p->sandbox->link);
+  c->request.type = type;
+  c->request.frame = on_command_reply;
+  c->request.lost = on_command_lost;
+  return c;
+}
+
+static void agent_signal(pco__process *p, int signo, pco__op *op) {
+  command_request *c = new_command(p, PCO_WIRE_SIGNAL, op);
+  if (!c) {
+    pco__op_complete(op,
+                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    return;
+  }
+  pco_wire_buf frame = {0};
+  pco_wire_begin(&frame, PCO_WIRE_SIGNAL, 0, c->request.id);
+  pco_wire_number(&frame, PCO_TAG_TARGET, p->agent->target);
+  pco_wire_number(&frame, PCO_TAG_SIGNO, (uint64_t)signo);
+  pco__link_request_send(p->sandbox->link, &c->request, &frame, NULL, 0, true);
+}
+
+static void agent_kill(pco__process *p, uint64_t grace, int reason) {
+  command_request *c =
+      p->sandbox->link ? new_command(p, PCO_WIRE_KILL, NULL) : NULL;
+  if (!c) {
+    pco__process_killed(p, NULL, 0);
+    return;
+  }
+  pco_wire_buf frame = {0};
+  pco_wire_begin(&frame, PCO_WIRE_KILL, 0, c->request.id);
+  pco_wire_number(&frame, PCO_TAG_TARGET, p->agent->target);
+  pco_wire_number(&frame, PCO_TAG_GRACE, grace);
+  pco_wire_number(&frame, PCO_TAG_REASON, (uint64_t)reason);
+  pco__link_request_send(p->sandbox->link, &c->request, &frame, NULL, 0, false);
+}
+
+/* ---- stdin --------------------------------------------------------------- */
+
+static void on_writable(uv_poll_t *poll, int status, int events);
+
+/* Writes what the pipe takes: 1 when all is gone, 0 to be continued, or an
+ * error. */
+static int write_some(pco__process *p) {
+  pco__input *in = &p->input;
+  while (in->done < in->len) {
+    ssize_t n = pco__quiet_write(p->agent->in_fd, in->data + in->done,
+                                 in->len - in->done);
+    if (n >= 0)
+      in->done += (size_t)n;
+    else if (errno == EAGAIN)
+      return 0;
+    else if (errno != EINTR)
+      return -errno;
+  }
+  return 1;
+}
+
+static void go_on(pco__process *p) {
+  pco__agent_process *a = p->agent;
+  int rc = a->in_fd < 0 ? UV_EPIPE : write_some(p);
+  if (rc == 0) {
+    uv_poll_start(a->in_poll, UV_WRITABLE, on_writable);
+    return;
+  }
+  if (a->in_fd >= 0)
+    uv_poll_stop(a->in_poll);
+  pco__process_input_done(
+      p, rc > 0 ? NULL
+                : pco__error_new(rc, PCO_SOURCE_HOST, NULL,
+                                 "the process reads no more: %s",
+                                 pco__code_text(rc)));
+}
+
+static void on_writable(uv_poll_t *poll, int status, int events) {
+  pco__process *p = (pco__process *)poll->data;
+  (void)status;
+  (void)events;
+  pco__process_ref(p);
+  if (p->input.busy)
+    go_on(p);
+  else
+    uv_poll_stop(poll);
+  pco__process_unref(p);
+}
+
+static void free_poll(uv_handle_t *handle) {
+  free(handle);
+}
+
+static void agent_close_stdin(pco__process *p) {
+  pco__agent_process *a = p->agent;
+  if (a->in_fd < 0)
+    return;
+  uv_close((uv_handle_t *)a->in_poll, free_poll);
+  a->in_poll = NULL;
+  close(a->in_fd);
+  a->in_fd = -1;
+}
+
+static void agent_release(pco__process *p) {
+  pco__agent_process *a = p->agent;
+  if (!a)
+    return;
+  if (!pco__list_empty(&a->spawn.node)) {
+    /* Its sandbox is going: no answer will come. */
+    pco__link_answered(&a->spawn);
+    pco__list_remove(&a->spawn.node);
+    pco__process_unref(p); /* the request's; the caller holds another */
+  }
+  p->stdin_open = false;
+  agent_close_stdin(p);
+  for (int i = 0; i < 2; i++)
+    pco__stream_close(&p->streams[i], false);
+  free(a);
+  p->agent = NULL;
+}
+
+const pco__process_driver pco__process_agent_driver = {
+    .spawn = agent_spawn,
+    .signal = agent_signal,
+    .kill = agent_kill,
+    .write = go_on,
+    .close_stdin = agent_close_stdin,
+    .release = agent_release,
+};

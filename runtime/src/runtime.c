@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What the loops of one Lua state share; see runtime.h. */
+#include "runtime.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "portal.h"
+
+/* A page that the kernel empties in a forked child: no pthread_atfork handler,
+ * no getpid() a call. */
+static int map_fork_page(pco__runtime *rt) {
+  size_t size = (size_t)sysconf(_SC_PAGESIZE);
+  unsigned char *page = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED)
+    return UV_ENOMEM;
+  *page = 1;
+  madvise(page, size, MADV_WIPEONFORK);
+  rt->not_forked = page;
+  return 0;
+}
+
+int pco__runtime_init(pco__runtime *rt) {
+  memset(rt, 0, sizeof *rt);
+  int rc = map_fork_page(rt);
+  if (rc < 0)
+    return rc;
+  rt->image_fd = -1;
+  pthread_mutex_init(&rt->lock, NULL);
+  pco__log_init(&rt->log);
+  pco__list_init(&rt->portals);
+  return 0;
+}
+
+bool pco__runtime_forked(const pco__runtime *rt) {
+  return *(volatile unsigned char *)rt->not_forked == 0;
+}
+
+int pco__runtime_loop(pco__runtime *rt, pco__loop **out) {
+  *out = &rt->loop;
+  if (rt->loop_open)
+    return 0;
+  int rc = pco__loop_init(&rt->loop, rt, false);
+  rt->loop_open = rc == 0;
+  return rc;
+}
+
+static void close_portals(pco__runtime *rt) {
+  for (pco__node *n = rt->portals.next; n != &rt->portals; n = n->next)
+    pco__portal_stop(PCO_CONTAINER(n, pco__portal, node));
+  while (!pco__list_empty(&rt->portals))
+    pco__portal_join(PCO_CONTAINER(rt->portals.next, pco__portal, node));
+}
+
+void pco__runtime_deinit(pco__runtime *rt) {
+  bool ours = !pco__runtime_forked(rt);
+  if (ours) {
+    if (rt->loop_open) {
+      pco__backend_close_all(&rt->loop);
+      pco__loop_deinit(&rt->loop);
+      pthread_mutex_destroy(&rt->loop.lock);
+    }
+    close_portals(rt);
+  }
+  if (rt->image_fd >= 0)
+    close(rt->image_fd);
+  pco__log_deinit(&rt->log);
+  pthread_mutex_destroy(&rt->lock);
+  munmap(rt->not_forked, (size_t)sysconf(_SC_PAGESIZE));
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What all loops of one Lua state share: the async loop, the portals, the log
+ * queue, the agent's image, and the mark that a fork leaves.
+ *
+ * Created with the Lua binding, destroyed by lua_close, after every loop.
+ */
+#ifndef PCO_RUNTIME_H
+#define PCO_RUNTIME_H
+
+#include "log.h"
+#include "loop.h"
+
+typedef struct pco__runtime {
+  pco__loop loop; /* the async one; opened by its first use */
+  bool loop_open;
+  pco__log log;
+  pthread_mutex_t lock;      /* guards image_fd */
+  int image_fd;              /* sealed memfd of the agent, -1 until needed */
+  pco__node portals;         /* of pco__portal.node; the state's thread only */
+  unsigned char *not_forked; /* a page that reads 0 in a forked child */
+} pco__runtime;
+
+/* Returns 0 or a libuv error. */
+int pco__runtime_init(pco__runtime *rt);
+/* Closes every sandbox of the async loop (within 10 s) and every portal, then
+ * frees all.  [the state's thread] */
+void pco__runtime_deinit(pco__runtime *rt);
+/* Gives the async loop, opened at the first call; 0 or a libuv error. */
+int pco__runtime_loop(pco__runtime *rt, pco__loop **out);
+/* True in a child that the host forked: nothing here may be used. */
+bool pco__runtime_forked(const pco__runtime *rt);
+
+#endif /* PCO_RUNTIME_H */

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a sandbox; see sandbox.h.
+ *
+ * Creation is transactional: whatever fails after the plugin made something,
+ * the plugin is told to destroy it before the op completes, and the first error
+ * is the one that comes out.
+ */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "fields.h"
+#include "process.h"
+
+struct pco__sandbox_calls {
+  pco_op create;
+  pco_op destroy;
+  pco_op death;
+  pco__link_request hello;
+  pco__sandbox *sandbox;
+  int agent_fd;
+  uint32_t flags;
+  pco__error *failure;  /* creation: what to tell when all is undone */
+  pco__sandbox **out;   /* creation: where the op wants it */
+  pco__error *why_dead; /* of the link, until the plugin was asked */
+};
+
+/* ---- references and fields ----------------------------------------------- */
+
+void pco__sandbox_ref(pco__sandbox *sb) {
+  atomic_fetch_add_explicit(&sb->refs, 1, memory_order_relaxed);
+}
+
+static void free_labels(pco__sandbox *sb) {
+  for (size_t i = 0; i < sb->n_labels; i++) {
+    free((char *)(uintptr_t)sb->labels[i].key);
+    free((char *)(uintptr_t)sb->labels[i].value);
+  }
+  free(sb->labels);
+}
+
+void pco__sandbox_unref(pco__sandbox *sb) {
+  if (!sb || atomic_fetch_sub_explicit(&sb->refs, 1, memory_order_acq_rel) != 1)
+    return;
+  free(sb->id);
+  free(sb->name);
+  free(sb->image);
+  free_labels(sb);
+  pco__error_free(sb->death);
+  pco__backend_unref(sb->backend);
+  free(sb->calls);
+  free(sb);
+}
+
+static char *dup_or_null(const char *s) {
+  return s ? strdup(s) : NULL;
+}
+
+static int copy_opts(pco__sandbox *sb, const pco_create_opts *opts) {
+  sb->name = dup_or_null(opts->name);
+  sb->image = dup_or_null(opts->image);
+  if (opts->n_labels == 0)
+    return 0;
+  sb->labels = calloc(opts->n_labels, sizeof *sb->labels);
+  if (!sb->labels)
+    return UV_ENOMEM;
+  sb->n_labels = opts->n_labels;
+  for (size_t i = 0; i < opts->n_labels; i++) {
+    sb->labels[i].key = strdup(opts->labels[i].key);
+    sb->labels[i].value = strdup(opts->labels[i].value);
+  }
+  return 0;
+}
+
+/* A fresh copy of an error and its first cause, for one more waiter. */
+static pco__error *copy_error(const pco__error *e) {
+  pco__error *copy = pco__error_new(e->code, e->source, e->path,
+                                    e->message ? "%s" : NULL, e->message);
+  if (e->cause)
+    pco__error_because(copy, copy_error(e->cause));
+  return copy;
+}
+
+pco__error *pco__sandbox_check(const pco__sandbox *sb) {
+  switch (sb->state) {
+  case PCO__SANDBOX_RUNNING:
+    return NULL;
+  case PCO__SANDBOX_DEAD:
+    return copy_error(sb->death);
+  default:
+    return pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                          "the sandbox is closed");
+  }
+}
+
+/* ---- the end ------------------------------------------------------------- */
+
+/* Tells everybody who waits for something in this sandbox. */
+static void tell_processes(pco__sandbox *sb, const pco__error *err) {
+  /* Those with a handle stay in the list, the others leave it: all move to a
+   * list of their own first, and return as they are told. */
+  pco__node untold;
+  pco__list_init(&untold);
+  for (pco__node *n; (n = pco__list_shift(&sb->processes)) != NULL;)
+    pco__list_append(&untold, n);
+  for (pco__node *n; (n = pco__list_shift(&untold)) != NULL;) {
+    pco__list_append(&sb->processes, n);
+    pco__process_lost(PCO_CONTAINER(n, pco__process, node), copy_error(err));
+  }
+}
+
+/* After CLOSED no process is held by the loop any more. */
+static void retire_processes(pco__sandbox *sb) {
+  while (!pco__list_empty(&sb->processes)) {
+    pco__process *p = PCO_CONTAINER(sb->processes.next, pco__process, node);
+    pco__process_release(p);
+    if (!pco__list_empty(&p->node))
+      break;
+  }
+}
+
+static void close_link(pco__sandbox *sb, pco__error *err) {
+  pco__link *link = sb->link;
+  sb->link = NULL;
+  if (link)
+    pco__link_close(link, err);
+  else
+    pco__error_free(err);
+}
+
+static void complete_create(pco__sandbox *sb, pco__error *err) {
+  pco__op *op = sb->create_op;
+  sb->create_op = NULL;
+  if (!err) {
+    pco__sandbox_ref(sb);
+    *sb->calls->out = sb;
+  }
+  pco__op_complete(op, err);
+}
+
+static void on_destroyed(pco_op *op, pco__error *err) {
+  struct pco__sandbox_calls *c =
+      PCO_CONTAINER(op, struct pco__sandbox_calls, destroy);
+  pco__sandbox *sb = c->sandbox;
+  pco__backend *b = sb->backend;
+  sb->state = PCO__SANDBOX_CLOSED;
+  sb->plugin = NULL;
+  if (sb->create_op) {
+    /* The failure comes first; what went wrong while undoing it is a note. */
+    pco__error *failure = c->failure;
+    c->failure = NULL;
+    while (err && failure->cause)
+      failure = failure->cause;
+    complete_create(sb, pco__error_because(failure, err));
+    err = NULL;
+  }
+  for (pco__node *n; (n = pco__list_shift(&sb->closers)) != NULL;) {
+    pco__op_complete(PCO_CONTAINER(n, pco__op, owner_node), err);
+    err = NULL;
+  }
+  pco__error_free(err);
+  pco__list_remove(&sb->node);
+  pco__backend_sandbox_gone(b);
+  pco__sandbox_unref(sb);
+}
+
+static void destroy(pco__sandbox *sb) {
+  pco_op *op = &sb->calls->destroy;
+  pco__plugin_op_init(op, sb->backend, NULL, on_destroyed);
+  if (sb->plugin)
+    pco__plugin_op_submitted(op,
+                             sb->backend->info->api->destroy(sb->plugin, op));
+  else
+    on_destroyed(op, NULL);
+}
+
+static void send_shutdown(pco__sandbox *sb) {
+  if (!sb->link)
+    return;
+  pco_wire_buf frame = {0};
+  pco_wire_begin(&frame, PCO_WIRE_SHUTDOWN, 0, pco__link_next(sb->link));
+  pco__link_send(sb->link, &frame);
+}
+
+static void cancel_ops(pco__sandbox *sb) {
+  for (pco__node *n = sb->ops.next; n != &sb->ops;) {
+    pco__op *op = PCO_CONTAINER(n, pco__op, owner_node);
+    n = n->next;
+    pco__op_cancel_now(op, PCO_ECLOSED);
+  }
+}
+
+void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
+  if (sb->state == PCO__SANDBOX_CLOSED) {
+    if (op)
+      pco__op_complete(op, NULL);
+    return;
+  }
+  if (op)
+    pco__list_append(&sb->closers, &op->owner_node);
+  if (sb->state == PCO__SANDBOX_CREATING) {
+    pco__sandbox_create_cancel(sb);
+    return;
+  }
+  if (sb->state == PCO__SANDBOX_CLOSING)
+    return;
+  sb->state = PCO__SANDBOX_CLOSING;
+  pco__error *err = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                                   "the sandbox was closed meanwhile");
+  cancel_ops(sb);
+  tell_processes(sb, err);
+  retire_processes(sb);
+  send_shutdown(sb);
+  close_link(sb, err);
+  destroy(sb);
+}
+
+/* ---- an agent that ended by itself --------------------------------------- */
+
+static void die(pco__sandbox *sb, pco__error *cause) {
+  if (sb->state != PCO__SANDBOX_RUNNING) {
+    pco__error_free(cause);
+    return;
+  }
+  sb->state = PCO__SANDBOX_DEAD;
+  int code = cause && cause->code == PCO_EPROTO ? PCO_EPROTO : PCO_EGONE;
+  sb->death = pco__error_because(
+      pco__error_new(code, PCO_SOURCE_HOST, NULL,
+                     code == PCO_EPROTO
+                         ? "the sandbox's agent broke the protocol, so the "
+                           "sandbox was ended"
+                         : "the sandbox is gone: its agent has ended"),
+      cause);
+  tell_processes(sb, sb->death);
+  close_link(sb, copy_error(sb->death));
+}
+
+static void take_death(pco_op *op, const void *result) {
+  struct pco__sandbox_calls *c =
+      PCO_CONTAINER(op, struct pco__sandbox_calls, death);
+  const pco_error *e = (const pco_error *)result;
+  if (e && e->code < 0 && !c->failure)
+    c->failure = pco__error_from_abi(e, PCO_EBACKEND);
+}
+
+static void on_death_known(pco_op *op, pco__error *err) {
+  struct pco__sandbox_calls *c =
+      PCO_CONTAINER(op, struct pco__sandbox_calls, death);
+  pco__sandbox *sb = c->sandbox;
+  pco__error *cause = c->why_dead;
+  c->why_dead = NULL;
+  pco__error_free(err);
+  if (c->failure && cause->code != PCO_EPROTO) {
+    pco__error_free(cause);
+    cause = c->failure;
+  } else {
+    pco__error_free(c->failure);
+  }
+  c->failure = NULL;
+  die(sb, cause);
+  pco__sandbox_unref(sb);
+}
+
+static void fail_create(pco__sandbox *sb, pco__error *err);
+
+static void on_link_dead(pco__link *link, const pco__error *err) {
+  pco__sandbox *sb = pco__link_owner(link);
+  if (sb->state == PCO__SANDBOX_CREATING) {
+    fail_create(sb, copy_error(err));
+    return;
+  }
+  struct pco__sandbox_calls *c = sb->calls;
+  c->why_dead = copy_error(err);
+  pco__sandbox_ref(sb);
+  pco__plugin_op_init(&c->death, sb->backend, take_death, on_death_known);
+  const pco_backend_api *api = sb->backend->info->api;
+  if (PCO_HAS(api, cause_of_death))
+    pco__plugin_op_submitted(&c->death,
+                             api->cause_of_death(sb->plugin, &c->death));
+  else
+    on_death_known(&c->death, NULL);
+}
+
+/* ---- creation ------------------------------------------------------------ */
+
+/* Undoes what there is, then tells the op. */
+static void fail_create(pco__sandbox *sb, pco__error *err) {
+  struct pco__sandbox_calls *c = sb->calls;
+  if (c->failure) {
+    pco__error_free(err);
+    return;
+  }
+  c->failure = err;
+  sb->state = PCO__SANDBOX_CLOSING;
+  close_link(sb, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
+  destroy(sb);
+}
+
+static int on_hello(pco__link_request *r, const pco_wire_header *h,
+                    const uint8_t *payload) {
+  pco__sandbox *sb =
+      PCO_CONTAINER(r, struct pco__sandbox_calls, hello)->sandbox;
+  uint64_t version;
+  uint64_t pid = 0;
+  if (sb->state != PCO__SANDBOX_CREATING)
+    return 0;
+  if (h->type != PCO_WIRE_REPLY ||
+      pco__field_number(h, payload, PCO_TAG_VERSION, UINT16_MAX, &version) !=
+          1 ||
+      version != PCO_WIRE_VERSION ||
+      pco__field_number(h, payload, PCO_TAG_PID, 1u << 30, &pid) < 0)
+    return -EPROTO;
+  sb->pid = (int64_t)pid;
+  sb->state = PCO__SANDBOX_RUNNING;
+  complete_create(sb, NULL);
+  return 0;
+}
+
+static void on_hello_lost(pco__link_request *r, const pco__error *err) {
+  (void)r; /* on_link_dead or whoever closed the link knows */
+  (void)err;
+}
+
+static void say_hello(pco__sandbox *sb) {
+  pco__link_request *r = &sb->calls->hello;
+  pco_wire_buf frame = {0};
+  r->id = pco__link_next(sb->link);
+  r->type = PCO_WIRE_HELLO;
+  r->frame = on_hello;
+  r->lost = on_hello_lost;
+  pco_wire_begin(&frame, PCO_WIRE_HELLO, 0, r->id);
+  pco_wire_number(&frame, PCO_TAG_VERSION_MIN, PCO_WIRE_VERSION);
+  pco_wire_number(&frame, PCO_TAG_VERSION_MAX, PCO_WIRE_VERSION);
+  pco__link_request_send(sb->link, r, &frame, NULL, 0, true);
+}
+
+static void take_sandbox(pco_op *op, const void *result) {
+  struct pco__sandbox_calls *c =
+      PCO_CONTAINER(op, struct pco__sandbox_calls, create);
+  const pco_sandbox_result *r = (const pco_sandbox_result *)result;
+  c->sandbox->plugin = r->sandbox;
+  c->sandbox->id = dup_or_null(r->id);
+  c->flags = r->flags;
+  c->agent_fd = r->flags & PCO_SANDBOX_HAS_AGENT ? r->agent_fd : -1;
+}
+
+static int connect_agent(pco__sandbox *sb) {
+  struct pco__sandbox_calls *c = sb->calls;
+  int fd = c->agent_fd;
+  c->agent_fd = -1;
+  int rc = pco__link_open(sb->loop, fd, on_link_dead, &sb->link);
+  if (rc == 0) {
+    pco__link_set_owner(sb->link, sb);
+    say_hello(sb);
+  }
+  return rc;
+}
+
+static void on_created(pco_op *op, pco__error *err) {
+  struct pco__sandbox_calls *c =
+      PCO_CONTAINER(op, struct pco__sandbox_calls, create);
+  pco__sandbox *sb = c->sandbox;
+  if (!err && sb->create_op->cancel_code)
+    err = pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL);
+  int rc = 0;
+  if (!err && c->agent_fd >= 0)
+    rc = connect_agent(sb);
+  if (c->agent_fd >= 0)
+    close(c->agent_fd);
+  if (rc < 0)
+    err = pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL);
+  if (err) {
+    fail_create(sb, err);
+  } else if (!sb->link) {
+    const void *fs =
+        sb->backend->info->api->get_extension(sb->backend->plugin, "pco.fs/1");
+    sb->fs = (const pco_fs_api *)fs;
+    sb->state = PCO__SANDBOX_RUNNING;
+    complete_create(sb, NULL);
+  }
+}
+
+void pco__sandbox_create_cancel(pco__sandbox *sb) {
+  if (sb->state != PCO__SANDBOX_CREATING)
+    return;
+  pco__plugin_op_cancel(&sb->calls->create);
+  if (sb->link)
+    fail_create(sb, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
+}
+
+static double now_seconds(void) {
+  struct timeval tv;
+  gettimeofday(&tv, NULL);
+  return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
+}
+
+static pco__sandbox *new_sandbox(pco__backend *b, const pco_create_opts *opts) {
+  pco__sandbox *sb = calloc(1, sizeof *sb);
+  struct pco__sandbox_calls *calls = calloc(1, sizeof *calls);
+  if (!sb || !calls) {
+    free(sb);
+    free(calls);
+    return NULL;
+  }
+  atomic_init(&sb->refs, 1);
+  pco__backend_ref(b);
+  sb->backend = b;
+  sb->loop = b->loop;
+  sb->created = now_seconds();
+  sb->calls = calls;
+  calls->sandbox = sb;
+  calls->agent_fd = -1;
+  pco__list_init(&calls->hello.node);
+  pco__list_init(&sb->node);
+  pco__list_init(&sb->processes);
+  pco__list_init(&sb->ops);
+  pco__list_init(&sb->closers);
+  if (copy_opts(sb, opts) < 0) {
+    pco__sandbox_unref(sb);
+    return NULL;
+  }
+  return sb;
+}
+
+void pco__sandbox_create(pco__backend *b, const pco_create_opts *opts,
+                         pco__op *op, pco__sandbox **out) {
+  if (b->closing) {
+    pco__op_complete(op, pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                                        "the backend is closed"));
+    return;
+  }
+  pco__sandbox *sb = new_sandbox(b, opts);
+  if (!sb) {
+    pco__op_complete(op,
+                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    return;
+  }
+  sb->create_op = op;
+  sb->calls->out = out;
+  pco__list_append(&b->sandboxes, &sb->node);
+  pco_op *call = &sb->calls->create;
+  pco__plugin_op_init(call, b, take_sandbox, on_created);
+  pco__plugin_op_submitted(call, b->info->api->create(b->plugin, opts, call));
+}

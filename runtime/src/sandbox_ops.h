@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* The waiting calls on backends and sandboxes as a whole. */
+#ifndef PCO_SANDBOX_OPS_H
+#define PCO_SANDBOX_OPS_H
+
+#include "process.h"
+
+/* create, and sandbox(): which opens the backend first. */
+typedef struct pco__create_op {
+  pco__op op;
+  pco__backend *backend;        /* a reference; or NULL: open it first */
+  const pco_backend_info *info; /* to open; a use of the plugin */
+  pco_pair *backend_settings;
+  size_t n_backend_settings;
+  pco_create_opts opts;
+  pco_limits limits;
+  pco__sandbox *sandbox; /* the result; a reference */
+  bool opened;           /* the backend was opened here */
+  pco__error *failure;   /* while an opened backend is closed again */
+} pco__create_op;
+
+/* open: a backend on its own. */
+typedef struct pco__open_op {
+  pco__op op;
+  const pco_backend_info *info;
+  pco_pair *settings;
+  size_t n_settings;
+  pco__backend *backend; /* the result; a reference */
+} pco__open_op;
+
+/* A capability of probe, one sandbox of list: copied from the plugin. */
+typedef struct pco__capability {
+  struct pco__capability *next;
+  char *name;
+  char *reason;
+  uint32_t level;
+} pco__capability;
+
+typedef struct pco__listed {
+  struct pco__listed *next;
+  char *id;
+  char *owner;
+  uint32_t state;
+  double created;
+  double expires;
+  pco_pair *labels;
+  size_t n_labels;
+} pco__listed;
+
+/* probe, list, destroy, close of a backend; close of a sandbox. */
+typedef struct pco__backend_op {
+  pco__op op;
+  pco__backend *backend; /* a reference */
+  pco__sandbox *sandbox; /* close: a reference, or NULL */
+  bool with_backend;     /* close: the sandbox's backend too */
+  pco__error *failure;
+  const char *id; /* destroy */
+  pco_op call;
+  pco__arena results; /* of what follows */
+  pco__capability *capabilities;
+  char *detail;
+  pco__listed *listed;
+  bool acted; /* destroy: something was there */
+} pco__backend_op;
+
+extern const pco__op_class pco__open_class;
+extern const pco__op_class pco__create_class;  /* "backend:create" */
+extern const pco__op_class pco__sandbox_class; /* "sandbox" */
+extern const pco__op_class pco__probe_class;
+extern const pco__op_class pco__list_class;
+extern const pco__op_class pco__destroy_class;
+extern const pco__op_class pco__backend_close_class;
+extern const pco__op_class pco__sandbox_close_class;
+
+/* processes, process, info: looked up on the loop's thread. */
+typedef struct pco__look_op {
+  pco__op op;
+  pco__sandbox *sandbox; /* a reference */
+  int64_t pid;
+  pco__process *process;    /* process: a reference */
+  pco__process **processes; /* processes: references; owned */
+  size_t n_processes;
+  int state; /* info */
+} pco__look_op;
+
+extern const pco__op_class pco__processes_class;
+extern const pco__op_class pco__process_class;
+extern const pco__op_class pco__info_class;
+
+#endif /* PCO_SANDBOX_OPS_H */

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Output streams; see stream.h.
+ *
+ * A pipe is read by our own read() under a uv_poll_t, so that the bytes that
+ * lie in it can be counted and taken at any moment, and so that nothing is read
+ * ahead of what the owner wants.
+ */
+#include "stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "process.h"
+
+#define READ_SIZE  (64u * 1024)
+#define TURN_BYTES (256u * 1024) /* read in one turn of the loop */
+
+void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index) {
+  memset(s, 0, sizeof *s);
+  s->process = p;
+  s->index = index;
+  s->fd = -1;
+}
+
+static void free_poll(uv_handle_t *handle) {
+  free(handle);
+}
+
+static void close_fd(pco__stream *s) {
+  if (s->fd < 0)
+    return;
+  uv_close((uv_handle_t *)s->poll, free_poll);
+  s->poll = NULL;
+  close(s->fd);
+  s->fd = -1;
+}
+
+void pco__stream_close(pco__stream *s, bool held) {
+  if (!s->open)
+    return;
+  s->open = false;
+  s->flowing = false;
+  s->held = held;
+  close_fd(s);
+}
+
+/* Reads at most `limit` bytes; false if there is nothing more to take now. */
+static bool read_some(pco__stream *s, size_t limit) {
+  char buffer[READ_SIZE];
+  ssize_t n = read(s->fd, buffer, limit < READ_SIZE ? limit : READ_SIZE);
+  if (n > 0) {
+    pco__process_output(s->process, s->index, buffer, (size_t)n);
+    return (size_t)n == READ_SIZE;
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    return false;
+  pco__stream_close(s, false);
+  return false;
+}
+
+void pco__stream_pump(pco__stream *s) {
+  int there = 0;
+  if (!s->open || s->fd < 0 || ioctl(s->fd, FIONREAD, &there) < 0)
+    return;
+  do {
+    uint64_t before = s->bytes;
+    read_some(s, there > 0 ? (size_t)there : 1);
+    if (s->bytes == before)
+      return;
+    there -= (int)(s->bytes - before);
+  } while (s->open && there > 0);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events) {
+  pco__stream *s = (pco__stream *)poll->data;
+  pco__process *p = s->process;
+  (void)events;
+  pco__process_ref(p);
+  if (status < 0)
+    pco__stream_close(s, false);
+  for (uint64_t start = s->bytes;
+       s->open && s->flowing && s->bytes - start < TURN_BYTES;)
+    if (!read_some(s, READ_SIZE))
+      break;
+  pco__process_update(p);
+  pco__process_unref(p);
+}
+
+int pco__stream_open_fd(pco__stream *s, int fd) {
+  s->poll = calloc(1, sizeof *s->poll);
+  int rc =
+      s->poll ? uv_poll_init(&s->process->loop->uv, s->poll, fd) : UV_ENOMEM;
+  if (rc < 0) {
+    free(s->poll);
+    s->poll = NULL;
+    close(fd);
+    return rc;
+  }
+  s->poll->data = s;
+  s->fd = fd;
+  s->open = true;
+  return 0;
+}
+
+void pco__stream_flow(pco__stream *s, bool on) {
+  if (!s->open || s->flowing == on)
+    return;
+  s->flowing = on;
+  if (s->flow)
+    s->flow(s, on);
+  else if (on)
+    uv_poll_start(s->poll, UV_READABLE, on_poll);
+  else
+    uv_poll_stop(s->poll);
+}

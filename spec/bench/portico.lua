@@ -1,0 +1,163 @@
+-- The rows of the bench, as Portico does them. Each prints one number:
+--   lua5.4 spec/bench/portico.lua ROW FACADE BIN
+-- where BIN holds the programs that are run. Times are microseconds,
+-- throughputs MB/s, memory KiB.
+
+local clock = require("bench_clock")
+
+local row, facade, bin = ...
+local portico = require("portico")
+local P = facade == "sync" and require("portico.sync") or portico
+
+local TRUE = { bin .. "/true" }
+
+local function median(samples)
+  table.sort(samples)
+  return samples[#samples // 2 + 1]
+end
+
+-- Median microseconds of count calls of fn.
+local function time(count, fn)
+  for _ = 1, count // 10 + 1 do
+    fn()
+  end
+  local samples = {}
+  for i = 1, count do
+    local start = clock.now()
+    fn()
+    samples[i] = clock.now() - start
+  end
+  return median(samples)
+end
+
+local rows = {}
+
+-- A command in a sandbox that already lives.
+function rows.exec()
+  local sandbox <close> = P.sandbox({ backend = "local" })
+  return time(300, function()
+    assert(sandbox:exec(TRUE, { stdout = "null", stderr = "null" }).ok)
+  end)
+end
+
+-- The same as users write it, with both streams captured.
+function rows.exec_pipes()
+  local sandbox <close> = P.sandbox({ backend = "local" })
+  return time(300, function()
+    assert(sandbox:exec(TRUE).ok)
+  end)
+end
+
+-- The same in a host that has a gigabyte of its own.
+function rows.exec_1g()
+  local ballast = ("x"):rep(1 << 30)
+  local value = rows.exec()
+  assert(#ballast == 1 << 30)
+  return value
+end
+
+-- A sandbox from nothing, its first command, and its end.
+function rows.create()
+  local backend <close> = P.open("local")
+  return time(50, function()
+    local sandbox <close> = backend:create()
+    assert(sandbox:exec(TRUE, { stdout = "null", stderr = "null" }).ok)
+  end)
+end
+
+-- A call that crosses to the portal's loop, where nothing is to be done:
+-- `null` keeps its sandboxes in memory and has no agent.
+function rows.portal()
+  local sandbox <close> = P.sandbox({ backend = "null" })
+  return time(20000, function()
+    sandbox:info()
+  end)
+end
+
+-- Output, chunk by chunk.
+local function stream(chunk, total, ...)
+  local sandbox <close> = P.sandbox({ backend = "local" })
+  local start, bytes = clock.now(), 0
+  local process <close> = sandbox:spawn({
+    bin .. "/produce", tostring(chunk), tostring(total), ...
+  })
+  for piece in process:chunks() do
+    bytes = bytes + #piece.data
+  end
+  assert(process:wait().ok and bytes == total)
+  return bytes / (clock.now() - start)
+end
+
+function rows.stream_64k()
+  return stream(64 << 10, 1 << 30)
+end
+
+function rows.stream_4k()
+  return stream(4 << 10, 1 << 27, "packets")
+end
+
+-- Tasks that are parked: KiB for each of 10,000.
+function rows.task_memory()
+  local task = require("portico.task")
+  local functions, before, used = {}, nil, nil
+  local waiting = 0
+  for i = 1, 10000 do
+    functions[i] = function()
+      waiting = waiting + 1
+      P.sleep(0.5)
+    end
+  end
+  functions[#functions + 1] = function()
+    repeat P.sleep(0.01) until waiting == 10000
+    used = clock.rss() - before
+  end
+  collectgarbage()
+  before = clock.rss()
+  task.all(functions)
+  return used / 1024 / 10000
+end
+
+-- Microseconds to wake a parked task, 10,000 of which are due at once.
+function rows.task_wake()
+  local task = require("portico.task")
+  local functions, started, woken = {}, nil, nil
+  for i = 1, 10000 do
+    functions[i] = function()
+      P.sleep(0)
+      started = started or clock.now()
+      P.sleep(0)
+      woken = clock.now()
+    end
+  end
+  task.all(functions)
+  return (woken - started) / 10000
+end
+
+-- Resident KiB of a portal.
+function rows.portal_memory()
+  local portal = require("portico.portal")
+  local first <close> = portal.open()
+  local portals, count = {}, 50
+  local before = clock.rss()
+  for i = 1, count do
+    portals[i] = portal.open()
+  end
+  local used = clock.rss() - before
+  for i = 1, count do
+    portals[i]:close()
+  end
+  assert(not first.closed)
+  return used / 1024 / count
+end
+
+if not rows[row] then
+  io.stderr:write("no such row: ", tostring(row), "\n")
+  os.exit(2)
+end
+local value
+if facade == "sync" then
+  value = rows[row]()
+else
+  value = portico.run(rows[row])
+end
+print(("%.3f"):format(value))

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The local backend, driven through its function table by a small host
+ * (spec/support/plugins/mini_host.h) and with a real agent, of whose protocol
+ * only the end of the stream is used here.
+ *
+ *   local_test portico-local.so [portico-agent]
+ */
+#include "mini_host.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sys/agent_image.h"
+#include "sys/spawn.h"
+
+static const pco_backend_api *api;
+static const char *agent_path;
+static char tmp[] = "/tmp/portico-local-test-XXXXXX";
+static int spawn_result; /* < 0: spawn() fails */
+static int last_pidfd = -1;
+static char last_args[4096];
+static char last_env[8192];
+
+/* ---- host extensions ---------------------------------------------------- */
+
+static int open_image(const pco_host *host, const char *machine,
+                      pco_error *err) {
+  (void)host;
+  (void)machine;
+  int fd = pco__agent_image_open(agent_path);
+  return fd < 0 ? pco_error_set(err, fd, PCO_SOURCE_HOST, "no image") : fd;
+}
+
+static void join(char *out, size_t size, const char *const *list) {
+  size_t len = 0;
+  for (*out = '\0'; *list && len < size; list++)
+    len += (size_t)snprintf(out + len, size - len, "%s\n", *list);
+}
+
+static int do_spawn(const pco_host *host, const pco_host_spawn_opts *o,
+                    int32_t *pidfd, pco_error *err) {
+  (void)host;
+  int fd = -1;
+  *pidfd = -1;
+  if (spawn_result < 0)
+    return pco_error_set(err, spawn_result, PCO_SOURCE_HOST, "not %s", "now");
+  join(last_args, sizeof last_args, o->argv);
+  join(last_env, sizeof last_env, o->env);
+  int rc = pco__spawn(NULL, o->exec_fd, (char *const *)(uintptr_t)o->argv,
+                      (char *const *)(uintptr_t)o->env, o->cwd, o->fds,
+                      o->n_fds, &fd);
+  last_pidfd = *pidfd = fd;
+  return rc;
+}
+
+static const void *extension(const char *id) {
+  static const pco_host_agent_api agents = {.struct_size = sizeof agents,
+                                            .open_image = open_image};
+  static const pco_host_spawn_api spawner = {.struct_size = sizeof spawner,
+                                             .spawn = do_spawn};
+  return pco_streq(id, PCO_HOST_AGENT_ID)   ? (const void *)&agents
+         : pco_streq(id, PCO_HOST_SPAWN_ID) ? (const void *)&spawner
+                                            : NULL;
+}
+
+/* ---- helpers ------------------------------------------------------------ */
+
+static void local_open(mini_host *h) {
+  pco_pair setting = {"tmpdir", tmp};
+  mini_start(h, api);
+  h->extension = extension;
+  REQUIRE(api->open(&h->host, &setting, 1, &h->backend, NULL) == 0);
+}
+
+/* Counts the entries of a directory. */
+static int entries(const char *path) {
+  int n = -2; /* "." and ".." */
+  DIR *d = opendir(path);
+  REQUIRE(d);
+  while (readdir(d))
+    n++;
+  closedir(d);
+  return n;
+}
+
+static pco_op create_op(mini_host *h, const pco_create_opts *o) {
+  pco_op op = {.expect = SANDBOX};
+  REQUIRE(api->create(h->backend, o, &op) == 0 && op.completions == 1);
+  return op;
+}
+
+static pco_op create(mini_host *h) {
+  pco_create_opts o = pco_create_opts_init();
+  pco_op op = create_op(h, &o);
+  if (op.code)
+    printf("# %s\n", op.text);
+  REQUIRE(op.sandbox && op.fd >= 0);
+  return op;
+}
+
+static bool destroy(mini_host *h, pco_sandbox *s) {
+  pco_op op = {.expect = NOTHING};
+  REQUIRE(api->destroy(s, &op) == 0);
+  bool ok = wait_op(h, &op, 20000) && !op.code;
+  if (!ok)
+    printf("# %s\n", op.text);
+  return ok;
+}
+
+static void kill_agent(int signo) {
+  syscall(SYS_pidfd_send_signal, last_pidfd, signo, NULL, 0);
+}
+
+static bool has_line(const char *text, const char *line) {
+  size_t len = strlen(line);
+  for (; text && *text; text = strchr(text, '\n') + 1)
+    if (strncmp(text, line, len) == 0 && text[len] == '\n')
+      return true;
+  return false;
+}
+
+/* ---- tests -------------------------------------------------------------- */
+
+static void test_open(void) {
+  mini_host h;
+  char room[300];
+  pco_error err = pco_error_in(room, sizeof room);
+  pco_pair wrong[] = {{"tmpdri", "/tmp"}, {"workspace", "/x"}, {"tmpdir", "x"}};
+  mini_start(&h, api);
+  check(api->open(&h.host, NULL, 0, &h.backend, &err) == PCO_EUNAVAILABLE,
+        "a host without its extensions");
+  h.extension = extension;
+  check(api->open(&h.host, wrong, 1, &h.backend, &err) == UV_EINVAL &&
+            strstr(room, "did you mean 'tmpdir'?"),
+        "an unknown setting, with the nearest");
+  check(api->open(&h.host, wrong + 1, 1, &h.backend, &err) == UV_EINVAL &&
+            strstr(room, "setting of create"),
+        "a setting of create");
+  check(api->open(&h.host, wrong + 2, 1, &h.backend, &err) == UV_EINVAL,
+        "a tmpdir that is not absolute");
+  mini_stop(&h);
+  local_open(&h);
+  pco_op op = {.expect = PROBE};
+  REQUIRE(api->probe(h.backend, &op) == 0);
+  check(op.caps == (PCO_CAP_LIST | PCO_CAP_SIGNALS) && op.n == 18, "probe");
+  mini_close(&h);
+}
+
+static void test_life(void) {
+  mini_host h;
+  local_open(&h);
+  pco_op op = create(&h);
+  char cwd[PATH_MAX], line[PATH_MAX + 32];
+  snprintf(cwd, sizeof cwd, "%s", op.path);
+  struct stat st;
+  check(pco_starts_with(op.text, "local-") && strlen(op.text) == 14, "an id");
+  check(pco_starts_with(cwd, tmp) && stat(cwd, &st) == 0 &&
+            (st.st_mode & 07777) == 0700 && entries(tmp) == 1,
+        "a private workspace");
+  snprintf(line, sizeof line, "HOME=%s", cwd);
+  check(has_line(last_env, line) && has_line(last_env, "LANG=C.UTF-8") &&
+            strstr(last_env, "USER=") && strstr(last_env, "TMPDIR=") &&
+            strstr(last_env, "PATH=/usr/local/sbin") &&
+            !strstr(last_env, "LOCAL_TEST_SECRET"),
+        "the environment is the base, nothing of the host's");
+  check(has_line(last_args, cwd) && has_line(last_args, "--remove"),
+        "the agent is told where");
+  close(op.fd);
+  check(destroy(&h, op.sandbox), "destroy");
+  check(entries(tmp) == 0, "nothing is left");
+  mini_close(&h);
+}
+
+static void test_killed_agent(void) {
+  mini_host h;
+  local_open(&h);
+  pco_op op = create(&h), cause = {.expect = CAUSE};
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof path, "%s/deep", op.path);
+  REQUIRE(mkdir(path, 0700) == 0);
+  REQUIRE(api->cause_of_death(op.sandbox, &cause) == 0 && !cause.completions);
+  kill_agent(SIGKILL);
+  check(wait_op(&h, &cause, 5000) && cause.code == PCO_EGONE &&
+            strstr(cause.text, "killed by SIGKILL"),
+        "why it died");
+  cause = (pco_op){.expect = CAUSE};
+  REQUIRE(api->cause_of_death(op.sandbox, &cause) == 0);
+  check(cause.completions && strstr(cause.text, "SIGKILL"), "and again");
+  close(op.fd);
+  check(destroy(&h, op.sandbox) && entries(tmp) == 0,
+        "its directory is removed all the same");
+  op = create(&h);
+  cause = (pco_op){.expect = CAUSE};
+  REQUIRE(api->cause_of_death(op.sandbox, &cause) == 0);
+  op_cancel(&cause);
+  check(wait_op(&h, &cause, 1000) && cause.code == UV_ECANCELED,
+        "the question can be cancelled");
+  cause = (pco_op){.expect = CAUSE};
+  REQUIRE(api->cause_of_death(op.sandbox, &cause) == 0);
+  close(op.fd);
+  check(destroy(&h, op.sandbox) && wait_op(&h, &cause, 1000),
+        "and ends with the sandbox");
+  mini_close(&h);
+}
+
+static void test_stopped_agent(void) {
+  mini_host h;
+  local_open(&h);
+  pco_op op = create(&h);
+  kill_agent(SIGSTOP);
+  close(op.fd);
+  uint64_t start = uv_hrtime();
+  check(destroy(&h, op.sandbox) && entries(tmp) == 0,
+        "an agent that hangs is killed and its directory removed");
+  double took = (double)(uv_hrtime() - start) / 1e9;
+  check(took > 4.5 && took < 9, "after the grace");
+  mini_close(&h);
+}
+
+static void refuse(mini_host *h, const pco_create_opts *o, int code,
+                   const char *part, const char *what) {
+  pco_op op = create_op(h, o);
+  check(op.code == code && strstr(op.text, part) && entries(tmp) == 0, what);
+  if (op.code != code || !strstr(op.text, part))
+    printf("# %d %s\n", op.code, op.text);
+}
+
+static void test_options(void) {
+  mini_host h;
+  local_open(&h);
+  pco_create_opts o = pco_create_opts_init();
+  o.image = "debian";
+  refuse(&h, &o, PCO_EUNSUPPORTED, "'image'", "image");
+  o = pco_create_opts_init();
+  o.network = "none";
+  refuse(&h, &o, PCO_EUNSUPPORTED, "use bwrap", "network = none");
+  o = pco_create_opts_init();
+  pco_limits limits = pco_limits_init();
+  limits.cpus = 1;
+  o.limits = &limits;
+  refuse(&h, &o, PCO_EUNSUPPORTED, "'limits.cpus'", "limits");
+  o = pco_create_opts_init();
+  o.ttl = 1;
+  refuse(&h, &o, PCO_EUNSUPPORTED, "'ttl'", "ttl");
+  o = pco_create_opts_init();
+  o.flags = PCO_CREATE_DETACHABLE;
+  refuse(&h, &o, PCO_EUNSUPPORTED, "'detachable'", "detachable");
+  o = pco_create_opts_init();
+  o.user = "no-such-user";
+  refuse(&h, &o, PCO_EUNSUPPORTED, "no-such-user", "another user");
+  o = pco_create_opts_init();
+  o.cwd = "missing";
+  refuse(&h, &o, UV_ENOENT, "cwd", "a working directory that is missing");
+  o.cwd = "/";
+  refuse(&h, &o, UV_EACCES, "outside the root", "one outside the root");
+  pco_pair settings[2] = {{"workspace", "/nonexistent/x"}, {"root", "/"}};
+  o = pco_create_opts_init();
+  o.settings = settings;
+  o.n_settings = 1;
+  refuse(&h, &o, UV_ENOENT, "/nonexistent/x", "a workspace that is missing");
+  settings[0].value = "/dev/null";
+  refuse(&h, &o, UV_ENOTDIR, "not a directory", "one that is a file");
+  settings[0].value = "here";
+  refuse(&h, &o, UV_EINVAL, "absolute", "one that is relative");
+  settings[0].key = "workspce";
+  refuse(&h, &o, UV_EINVAL, "did you mean 'workspace'?", "a typing error");
+  spawn_result = UV_EAGAIN;
+  o = pco_create_opts_init();
+  refuse(&h, &o, UV_EAGAIN, "not now", "an agent that cannot be started");
+  spawn_result = 0;
+  mini_close(&h);
+}
+
+static void test_workspace(void) {
+  mini_host h;
+  char place[PATH_MAX], link[PATH_MAX], sub[PATH_MAX + 8];
+  local_open(&h);
+  snprintf(place, sizeof place, "%s/../%s-place", tmp, tmp + 5);
+  snprintf(link, sizeof link, "%s/../%s-link", tmp, tmp + 5);
+  snprintf(sub, sizeof sub, "%s/sub", place);
+  REQUIRE(!mkdir(place, 0755) && !mkdir(sub, 0755) && !symlink(place, link));
+  const char *env[] = {"LANG", "EXTRA=1", "HOME=/h", "EXTRA=2", NULL};
+  pco_pair setting = {"workspace", link};
+  pco_create_opts o = pco_create_opts_init();
+  o.settings = &setting;
+  o.n_settings = 1;
+  o.cwd = "sub";
+  o.env = env;
+  o.name = "mine";
+  pco_op op = create_op(&h, &o);
+  REQUIRE(op.sandbox);
+  check(pco_streq(op.text, "mine") && realpath(sub, place) &&
+            pco_streq(op.path, place),
+        "a workspace by a link, a directory in it, a name");
+  check(has_line(last_args, link), "the agent learns how it was written");
+  check(has_line(last_env, "EXTRA=2") && !has_line(last_env, "EXTRA=1") &&
+            has_line(last_env, "HOME=/h") && !strstr(last_env, "LANG="),
+        "the environment: the last of a name counts, a bare name removes");
+  pco_op again = create_op(&h, &o), list = {.expect = LIST};
+  check(again.code == UV_EEXIST, "a name that is taken");
+  REQUIRE(api->list(h.backend, &list) == 0);
+  check(pco_streq(list.bytes, "mine "), "list");
+  op_free(&list);
+  close(op.fd);
+  check(destroy(&h, op.sandbox) && access(sub, F_OK) == 0 && entries(tmp) == 0,
+        "destroy leaves a workspace that was there");
+  rmdir(sub);
+  unlink(link);
+  *strrchr(sub, '/') = '\0';
+  rmdir(sub);
+  mini_close(&h);
+}
+
+static void test_destroy_id(void) {
+  mini_host a, b;
+  local_open(&a);
+  local_open(&b);
+  pco_op op = create(&a), end = {.expect = NOTHING}, cause = {.expect = CAUSE};
+  REQUIRE(api->destroy_id(b.backend, op.text, &end) == 0);
+  check(wait_op(&b, &end, 20000) && !end.code && entries(tmp) == 0,
+        "another instance ends it by id");
+  end = (pco_op){.expect = NOTHING};
+  REQUIRE(api->destroy_id(b.backend, op.text, &end) == 0);
+  check(end.completions == 1 && !end.code, "again: a success");
+  REQUIRE(api->cause_of_death(op.sandbox, &cause) == 0);
+  check(wait_op(&a, &cause, 5000), "its owner may ask why");
+  close(op.fd);
+  check(destroy(&a, op.sandbox), "and destroy its handle");
+  mini_close(&a);
+  mini_close(&b);
+}
+
+static int open_fds(void) {
+  return entries("/proc/self/fd");
+}
+
+static void test_close(void) {
+  mini_host h;
+  local_open(&h);
+  pco_op x = create(&h), y = create(&h);
+  close(x.fd);
+  close(y.fd);
+  mini_close(&h);
+  check(entries(tmp) == 0, "close ends what is left");
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2 || argc > 3) {
+    fprintf(stderr, "usage: local_test portico-local.so [portico-agent]\n");
+    return 2;
+  }
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  setenv("LOCAL_TEST_SECRET", "1", 1);
+  api = load_api(argv[1]);
+  static char beside[PATH_MAX]; /* in the build tree, as libportico finds it */
+  REQUIRE(argc == 3 || pco__own_path("../libexec/portico/portico-agent", beside,
+                                     sizeof beside) == 0);
+  agent_path = argc == 3 ? argv[2] : beside;
+  REQUIRE(mkdtemp(tmp));
+  test_open();
+  int fds = open_fds();
+  test_life();
+  test_killed_agent();
+  test_options();
+  test_workspace();
+  test_destroy_id();
+  test_close();
+  test_stopped_agent();
+  check(open_fds() == fds, "no descriptor is left");
+  rmdir(tmp);
+  return tap_end();
+}

@@ -1,0 +1,134 @@
+-- Situations 65 to 67 of the collection of cases: errors that lose their
+-- cause.
+
+local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
+local env = require("spec.support.env")
+local errors = require("portico.errors")
+local portico = require("portico")
+
+local nothing_left = leaks.frame()
+local on_local, raises = facades.on_local, facades.raises
+
+-- Pids of the agents that are our descendants.
+local function agents()
+  local found = {}
+  for description in pairs(leaks.snapshot()) do
+    local pid, comm = description:match("^process (%d+) (%S+)")
+    if pid and comm:find("^portico") then
+      found[tonumber(pid)] = true
+    end
+  end
+  return found
+end
+
+-- Kills the agents that were not there before; from outside, as a crash.
+local function kill_new_agents(before)
+  for pid in pairs(agents()) do
+    if not before[pid] then
+      env.sh("kill -KILL " .. pid)
+    end
+  end
+end
+
+describe("errors that lose their cause:", function()
+  facades.both(it, "case 65: the sandbox dies while output streams",
+    function(P)
+      local before = agents()
+      facades.with_sandbox(P, {}, function(sb)
+        local killed = false
+        local err = raises("ConnectionError", sb.exec, sb,
+          { "sh", "-c", "while :; do echo x; sleep 0.05; done" }, {
+            timeout = 20,
+            on_output = function()
+              if not killed then
+                killed = true
+                kill_new_agents(before)
+              end
+            end,
+          })
+        assert.equal("PCO_EGONE", err.code)
+        assert.equal("exec", err.operation)
+        assert.equal(sb.id, err.sandbox)
+        assert.truthy(err.result.stdout:find("^x\n"))
+        assert.equal("gone", err.result.reason)
+        assert.truthy(tostring(err):find("ConnectionError PCO_EGONE", 1, true))
+        raises("ConnectionError", sb.exec, sb, { "true" })
+        raises("ConnectionError", sb.fs.read, sb.fs, "x")
+        assert.equal("dead", sb:info().state)
+        assert.is_true(sb:close())
+        assert.is_false(sb:close())
+      end)
+    end)
+
+  facades.both(it, "case 66: the creation error comes first", function(P)
+    local err = raises("Error", P.sandbox, {
+      backend = "local", settings = { workspace = "/proc/no/such/place" },
+    })
+    assert.truthy(tostring(err):find("/proc/no/such/place", 1, true))
+    assert.are_not.equal("PCO_EGONE", err.code)
+  end)
+
+  on_local(it, "case 67: one shape through all layers", function(P, sb)
+    local function check(err)
+      assert.equal("table", type(err))
+      assert.is_true(errors.is(err, errors.NotFoundError))
+      assert.equal("ENOENT", err.code)
+      assert.equal("no/file", err.path)
+      assert.equal("fs.read", err.operation)
+      assert.truthy(tostring(err):find("no/file", 1, true))
+      assert.truthy(err.where:find("cases_errors_spec.lua:%d+"), err.where)
+      assert.truthy(err.traceback:find("cases_errors_spec", 1, true))
+    end
+    local function read()
+      local data = sb.fs:read("no/file")
+      return data
+    end
+    local ok, err = pcall(read)
+    assert.is_false(ok)
+    check(err)
+    local _, again = pcall(error, err)
+    assert.is_true(rawequal(err, again))
+    _, again = pcall(P.run, function()
+      error(err, 0)
+    end)
+    assert.is_true(rawequal(err, again))
+    _, again = errors.try(read)
+    check(again)
+    _, again = xpcall(read, function(e)
+      return e
+    end)
+    check(again)
+    -- The same object crosses a coroutine of the sync facade, and a callback.
+    _, again = pcall(sb.exec, sb, { "echo", "x" }, {
+      on_output = function()
+        error(err, 0)
+      end,
+    })
+    assert.is_true(rawequal(err, again))
+    assert.equal("x: " .. tostring(err), "x: " .. err)
+  end)
+
+  it("case 67: from a task that another one waits for [async]", function()
+    portico.run(function()
+      facades.with_sandbox(portico, {}, function(sb)
+        local own
+        local ok, err = pcall(require("portico.task").all, {
+          function()
+            local _, problem = pcall(sb.fs.read, sb.fs, "no/file")
+            own = problem
+            error(problem, 0)
+          end,
+          function()
+            portico.sleep(10)
+          end,
+        })
+        assert.is_false(ok)
+        assert.is_true(rawequal(own, err))
+        assert.equal("ENOENT", err.code)
+      end)
+    end)
+  end)
+
+  it("leave nothing behind", nothing_left)
+end)

@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# install_test.sh BUILD: installs a build into a prefix, moves the prefix, and
+# uses it from there: the command, a plain Lua, the plugins, the agent; then
+# builds plugins/template against the installed header and opens it by path.
+# Prints TAP.
+set -eu
+
+build=$1
+top=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+lua=$(command -v lua5.4 || command -v lua)
+
+# Nothing of the build tree may help.
+unset LUA_PATH LUA_CPATH LUA_PATH_5_4 LUA_CPATH_5_4 LD_LIBRARY_PATH \
+  PORTICO_PLUGIN_PATH
+
+count=0 bad=0 found=''
+check() { # check NAME COMMAND...
+  count=$((count + 1))
+  name=$1
+  shift
+  if "$@" >"$work/log" 2>&1; then
+    echo "ok $count - $name"
+  else
+    bad=$((bad + 1))
+    echo "not ok $count - $name"
+    sed 's/^/# /' "$work/log"
+  fi
+}
+
+# The module directories of Lua, wherever the prefix has its libraries.
+plain_lua() {
+  LUA_PATH="$prefix/share/lua/5.4/?.lua;$prefix/share/lua/5.4/?/init.lua;;" \
+    LUA_CPATH="$core_dir/?.so;;" "$lua" "$@"
+}
+
+lists_local() { "$prefix/bin/portico" backends | grep '^local '; }
+
+# Debug information may name the sources; what the loader reads may not, nor
+# any text.
+no_path_of_the_build() {
+  for file in "$prefix/bin/portico" "$libdir/libportico.so" "$core_dir"/*/*.so \
+    "$plugin_dir"/*.so; do
+    readelf -d "$file" | grep -F "$build" && return 1
+  done
+  ! grep -rIlF "$build" "$prefix"
+}
+
+moved_agent_is_static() {
+  ! readelf -d "$agent" | grep -q NEEDED
+}
+
+one_symbol() {
+  for plugin in "$plugin_dir"/*.so; do
+    [ "$(nm -D --defined-only "$plugin" | awk '{ print $3 }')" = \
+      pco_plugin_entry_v0 ] || { nm -D --defined-only "$plugin" && return 1; }
+  done
+}
+
+only_pco_symbols() {
+  ! nm -D --defined-only "$libdir/libportico.so" | awk '{ print $3 }' |
+    grep -v -e '^pco_[^_]' -e '^PORTICO_0'
+}
+
+build_template() {
+  PKG_CONFIG_PATH="$libdir/pkgconfig:${PKG_CONFIG_PATH:-}"
+  export PKG_CONFIG_PATH
+  cp -R "$top/plugins/template" "$work/template"
+  if [ -e "$work/template/CMakeLists.txt" ]; then
+    cmake -S "$work/template" -B "$work/template/build" &&
+      cmake --build "$work/template/build" || return 1
+  else
+    # shellcheck disable=SC2046 # flags are words
+    ${CC:-cc} -std=c11 -fPIC -shared -fvisibility=hidden -Wl,-z,defs \
+      $(pkg-config --cflags portico) "$work"/template/*.c \
+      -o "$work/portico-template.so" $(pkg-config --libs libuv) || return 1
+  fi
+  found=$(find "$work/template" "$work" -name 'portico-*.so' \
+    ! -path "$prefix/*" | head -n 1)
+  [ -n "$found" ]
+}
+
+open_template() {
+  plain_lua -e "local P = require 'portico'
+    local backend <close> = P.open('$found')
+    print(backend.name)"
+}
+
+cmake --install "$build" --prefix "$work/first" >"$work/log" 2>&1 || {
+  sed 's/^/# /' "$work/log"
+  echo "Bail out! cmake --install failed"
+  exit 1
+}
+prefix="$work/moved here"
+mv "$work/first" "$prefix"
+libdir=$(dirname "$(find "$prefix" -name libportico.so)")
+core_dir=$(dirname "$(dirname "$(find "$prefix" -name core.so)")")
+plugin_dir="$libdir/portico/plugins"
+agent=$(find "$prefix" -name portico-agent)
+code="local P = require 'portico.sync'
+  local sb <close> = P.sandbox({ backend = 'local' })
+  assert(sb:output('echo hello') == 'hello')"
+
+check "the command runs code" "$prefix/bin/portico" -e "$code"
+check "the command lists the backends" \
+  lists_local
+check "a plain Lua runs it" plain_lua -e "$code"
+check "the agent needs no library" moved_agent_is_static
+check "a plugin exports its entry only" one_symbol
+check "the library exports pco_ only" only_pco_symbols
+check "nothing points at the build tree" no_path_of_the_build
+check "the template plugin builds against the installed header" build_template
+check "and opens by its path" open_template
+echo "1..$count"
+[ "$bad" = 0 ]

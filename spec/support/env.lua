@@ -1,0 +1,120 @@
+-- What specs need from the machine: temporary directories, shell commands of
+-- the host, time. Everything works for root and for an ordinary user, in any
+-- tree, with the project's root as the current directory.
+
+local lfs = require("lfs")
+
+local env = {}
+
+-- Quotes a word for the host's shell.
+local function quoted(word)
+  return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+env.quoted = quoted
+
+-- Runs a command with the host's shell; returns its output, and its code.
+function env.sh(command)
+  local pipe = assert(io.popen(command, "r"))
+  local output = pipe:read("a")
+  local _, kind, code = pipe:close()
+  if kind == "signal" then
+    code = 128 + code
+  end
+  return output, code
+end
+
+-- Makes a temporary directory that only we can read; the caller removes it.
+function env.tmpdir()
+  local name = os.tmpname()
+  os.remove(name)
+  assert(lfs.mkdir(name))
+  env.sh("chmod 700 " .. quoted(name))
+  return name
+end
+
+-- Removes a directory of tmpdir(), also when rights in it were taken away.
+function env.rmdir(path)
+  assert(path:find("^/tmp/[^/]+"), "not a temporary directory")
+  env.sh("chmod -R u+rwX " .. quoted(path) .. " 2>/dev/null; rm -rf "
+    .. quoted(path))
+end
+
+function env.write(path, data)
+  local file = assert(io.open(path, "wb"))
+  assert(file:write(data))
+  assert(file:close())
+end
+
+function env.read(path)
+  local file = io.open(path, "rb")
+  if not file then
+    return nil
+  end
+  local data = file:read("a")
+  file:close()
+  return data
+end
+
+function env.exists(path)
+  return lfs.symlinkattributes(path, "mode") ~= nil
+end
+
+-- Seconds since some moment in the past; unlike os.time with fractions.
+function env.now()
+  return tonumber((env.read("/proc/uptime"):match("^(%S+)")))
+end
+
+-- Looks, outside of all sandboxes, for processes with exactly this argv.
+function env.pgrep(argv)
+  local wanted = table.concat(argv, "\0") .. "\0"
+  local found = {}
+  for name in lfs.dir("/proc") do
+    if name:find("^%d+$") and env.read("/proc/" .. name .. "/cmdline") == wanted
+    then
+      found[#found + 1] = tonumber(name)
+    end
+  end
+  return found
+end
+
+-- Asks again and again until the function gives something true, or the time is
+-- over; returns what it gave last.
+function env.eventually(seconds, fn)
+  local deadline = env.now() + seconds
+  local value = fn()
+  while not value and env.now() < deadline do
+    env.sh("sleep 0.02")
+    value = fn()
+  end
+  return value
+end
+
+-- Runs a script in a lua5.4 of its own, with both outputs together. `prefix`
+-- is shell text before it ("ulimit -n 20; "). Returns output, code, seconds.
+function env.script(code, prefix)
+  local path = os.tmpname()
+  env.write(path, code)
+  local start = env.now()
+  -- A shell starts background jobs with SIGINT ignored; scripts that test
+  -- Ctrl-C must not inherit that from us.
+  local output, status = env.sh((prefix or "")
+    .. "env --default-signal=INT timeout -k 5 60 lua5.4 " .. quoted(path)
+    .. " 2>&1")
+  os.remove(path)
+  return output, status, env.now() - start
+end
+
+-- All 256 bytes.
+function env.all_bytes()
+  local bytes = {}
+  for i = 0, 255 do
+    bytes[#bytes + 1] = string.char(i)
+  end
+  return table.concat(bytes)
+end
+
+function env.is_root()
+  return env.read("/proc/self/status"):match("\nUid:%s+%d+%s+(%d+)") == "0"
+end
+
+return env

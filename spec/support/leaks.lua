@@ -1,0 +1,150 @@
+-- Looks for what a spec file leaves behind: descriptors, threads, processes
+-- and temporary directories of this process, compared with how it was when the
+-- file began. Ends of processes and threads take a moment, so a difference
+-- counts only when it stays.
+
+local lfs = require("lfs")
+local env = require("spec.support.env")
+
+local leaks = {}
+
+-- How long leftovers may take to vanish, in seconds.
+local PATIENCE = 5
+
+local function descriptors()
+  local found = {}
+  for name in lfs.dir("/proc/self/fd") do
+    local target = name:find("^%d+$")
+      and lfs.symlinkattributes("/proc/self/fd/" .. name, "target")
+    -- The descriptor of this very listing points to the directory it lists.
+    if target and not target:find("^/proc/%d+/fd$") then
+      found["descriptor " .. name .. " -> " .. target] = true
+    end
+  end
+  return found
+end
+
+local function threads()
+  local found = {}
+  for name in lfs.dir("/proc/self/task") do
+    if name:find("^%d+$") then
+      local comm = env.read("/proc/self/task/" .. name .. "/comm") or "?\n"
+      found["thread " .. name .. " " .. comm:sub(1, -2)] = true
+    end
+  end
+  return found
+end
+
+-- All processes as pid -> {parent, comm, state}.
+local function processes()
+  local all = {}
+  for name in lfs.dir("/proc") do
+    local stat = name:find("^%d+$") and env.read("/proc/" .. name .. "/stat")
+    if stat then
+      local comm, state, parent = stat:match("^%d+ %((.*)%) (%S) (%d+)")
+      all[tonumber(name)] = {
+        comm = comm, state = state, parent = tonumber(parent),
+      }
+    end
+  end
+  return all
+end
+
+local function own_pid()
+  return tonumber(env.read("/proc/self/stat"):match("^%d+"))
+end
+
+-- Descendants of ours, and agents that lost their parent.
+local function children()
+  local all, self = processes(), own_pid()
+  local uid = lfs.attributes("/proc/self", "uid")
+  local found = {}
+  for pid, process in pairs(all) do
+    local parent, ours = process.parent, false
+    while parent and parent > 1 do
+      ours = ours or parent == self
+      parent = all[parent] and all[parent].parent
+    end
+    local orphan = process.parent == 1
+      and process.comm:find("^portico%-agent")
+      and lfs.attributes("/proc/" .. pid, "uid") == uid
+    if ours or orphan then
+      found["process " .. pid .. " " .. process.comm .. " "
+        .. process.state] = true
+    end
+  end
+  return found
+end
+
+-- Workspaces of `local` whose owner is this account.
+local function directories()
+  local found = {}
+  local uid = lfs.attributes("/proc/self", "uid")
+  local root = os.getenv("TMPDIR") or "/tmp"
+  for name in lfs.dir(root) do
+    if name:find("^portico%-")
+      and lfs.symlinkattributes(root .. "/" .. name, "uid") == uid
+    then
+      found["directory " .. root .. "/" .. name] = true
+    end
+  end
+  return found
+end
+
+-- Everything there is now, as a set of descriptions.
+function leaks.snapshot()
+  collectgarbage()
+  collectgarbage()
+  local all = {}
+  for _, look in ipairs({ descriptors, threads, children, directories }) do
+    for description in pairs(look()) do
+      all[description] = true
+    end
+  end
+  return all
+end
+
+-- Returns a sorted list of what is there now and was not in `before`.
+function leaks.since(before)
+  local found
+  env.eventually(PATIENCE, function()
+    found = {}
+    for description in pairs(leaks.snapshot()) do
+      if not before[description] then
+        found[#found + 1] = description
+      end
+    end
+    return #found == 0
+  end)
+  table.sort(found)
+  return found
+end
+
+-- What the runtime makes once and keeps (its loop, the agent's image) is made
+-- before the count begins. A failure here is for the tests to report.
+local function warm_up()
+  for _, name in ipairs({ "portico", "portico.sync" }) do
+    local ok, P = pcall(require, name)
+    if ok then
+      pcall(P.run, function()
+        local sandbox <close> = P.sandbox({ backend = "local" })
+        sandbox:exec({ "true" })
+      end)
+    end
+  end
+end
+
+-- Call at the top of a spec file: returns the body of its last test,
+-- `it("leaves nothing behind", check)`.
+function leaks.frame()
+  warm_up()
+  local before = leaks.snapshot()
+  return function()
+    local found = leaks.since(before)
+    if #found > 0 then
+      error("left behind:\n  " .. table.concat(found, "\n  "), 0)
+    end
+  end
+end
+
+return leaks
