@@ -575,7 +575,8 @@ int pco_commands_init(pco_agent *a) {
 void pco_commands_end(pco_agent *a) {
   pid_t survivors[PCO_MAX_SURVIVORS];
   pco_tree_options o = {0};
-  (void)a;
+  for (const pco_sup *s = a->commands.live; s; s = s->next)
+    syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
   pco_tree_kill(&o, pco_now() + PCO_KILL_TIME, survivors);
 }
 

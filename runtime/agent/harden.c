@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,8 +22,14 @@ void pco_harden_signals(void) {
 }
 
 int pco_harden_fds(int fd) {
+  int type = 0;
+  socklen_t size = sizeof type;
   if (fd < 3 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
     return -EBADF;
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
+    return -errno;
+  if (type != SOCK_STREAM)
+    return -EPROTOTYPE;
   if (fd > 3)
     syscall(SYS_close_range, 3u, (unsigned)fd - 1, 0u);
   syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0u);

@@ -41,6 +41,12 @@ typedef struct set {
   int error;
 } set;
 
+/* A process whose first thread ended shows as a zombie while others run, and
+ * fork. */
+static bool is_dead(const pco_proc *p) {
+  return (p->state == 'Z' || p->state == 'X') && p->threads <= 1;
+}
+
 static size_t slot_of(const set *s, pid_t pid) {
   size_t i = (size_t)pid * 2654435761u & s->mask;
   while (s->index[i] && s->v[s->index[i] - 1].pid != pid)
@@ -106,7 +112,7 @@ static void see(void *arg, pid_t pid) {
   if (pco_procfs_stat(pid, &p) != 0 || p.parent != s->walking ||
       (known && known->start == p.start) || put(s, &p) != 0)
     return;
-  if (p.state == 'Z' || p.state == 'X')
+  if (is_dead(&p))
     return;
   s->fresh++;
   if (s->signo)
@@ -175,7 +181,7 @@ void pco_tree_signal(const pco_tree_options *o, int signo) {
 int pco_tree_reap(const pco_tree_options *o, int most) {
   for (int i = 0; i < most; i++) {
     int status;
-    pid_t pid = waitpid(-1, &status, WNOHANG);
+    pid_t pid = waitpid(-1, &status, WNOHANG | __WALL);
     if (pid == 0)
       return 0;
     if (pid < 0)
@@ -201,7 +207,7 @@ static void stop_and_kill(set *s, int64_t deadline) {
     pass(s, deadline);
   while (s->fresh > 0 && !s->error && pco_now() < deadline);
   for (size_t i = 0; i < s->n; i++)
-    if (s->v[i].state != 'Z')
+    if (!is_dead(&s->v[i]))
       pco_procfs_signal(&s->v[i], SIGKILL);
 }
 
@@ -211,7 +217,7 @@ static size_t living(const pco_tree_options *o, pid_t *pids) {
   size_t n = 0;
   pass(&s, pco_now() + PCO_S / 10);
   for (size_t i = 0; i < s.n && n < PCO_MAX_SURVIVORS; i++)
-    if (s.v[i].state != 'Z' && s.v[i].state != 'X')
+    if (!is_dead(&s.v[i]))
       pids[n++] = s.v[i].pid;
   deinit(&s);
   return n;

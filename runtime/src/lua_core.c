@@ -232,7 +232,7 @@ static void add_functions(lua_State *L, int binding,
 static void push_facade(lua_State *L, int binding, bool sync) {
   lua_newtable(L);
   add_functions(L, binding, small_functions, sync);
-  add_functions(L, binding, pco__module_functions, sync);
+  add_functions(L, binding, pco__create_functions, sync);
   add_functions(L, binding, pco__backend_functions, sync);
   add_functions(L, binding, pco__sandbox_functions, sync);
   add_functions(L, binding, pco__process_functions, sync);

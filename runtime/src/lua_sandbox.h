@@ -3,19 +3,25 @@
 #ifndef PCO_LUA_SANDBOX_H
 #define PCO_LUA_SANDBOX_H
 
+#include "lua_state.h"
 #include "sandbox_ops.h"
 
-struct lua_State;
-struct pco__handle;
+/* Makes an op on the backend of an open handle, with the options at index
+ * `options` (a timeout); its box is on top. */
+pco__backend_op *pco__new_backend_op(lua_State *L, pco__handle *h,
+                                     const pco__op_class *cls, int options);
+/* Set fields of the table on top: a time (absent if unknown), labels. */
+void pco__set_time(lua_State *L, const char *key, double seconds);
+void pco__set_labels(lua_State *L, const pco_pair *labels, size_t n);
 
-int pco__push_opened(struct lua_State *L, pco__op *op);
-int pco__push_created(struct lua_State *L, pco__op *op);
-int pco__push_probe(struct lua_State *L, pco__op *op);
-int pco__push_listed(struct lua_State *L, pco__op *op);
-int pco__push_acted(struct lua_State *L, pco__op *op);
-int pco__push_true(struct lua_State *L, pco__op *op);
-int pco__push_processes(struct lua_State *L, pco__op *op);
-int pco__push_found_process(struct lua_State *L, pco__op *op);
-int pco__push_info(struct lua_State *L, pco__op *op);
+int pco__push_opened(lua_State *L, pco__op *op);
+int pco__push_created(lua_State *L, pco__op *op);
+int pco__push_probe(lua_State *L, pco__op *op);
+int pco__push_listed(lua_State *L, pco__op *op);
+int pco__push_acted(lua_State *L, pco__op *op);
+int pco__push_true(lua_State *L, pco__op *op);
+int pco__push_processes(lua_State *L, pco__op *op);
+int pco__push_found_process(lua_State *L, pco__op *op);
+int pco__push_info(lua_State *L, pco__op *op);
 
 #endif /* PCO_LUA_SANDBOX_H */

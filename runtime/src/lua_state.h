@@ -96,7 +96,7 @@ typedef struct pco__core_function {
   const char *name;
   lua_CFunction fn;
 } pco__core_function;
-extern const pco__core_function pco__module_functions[];
+extern const pco__core_function pco__create_functions[];
 extern const pco__core_function pco__backend_functions[];
 extern const pco__core_function pco__sandbox_functions[];
 extern const pco__core_function pco__process_functions[];

@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +253,33 @@ static void test_tree(bool whole_system) {
   OK(pco_now() - start < PCO_S, "at once");
 }
 
+static void *fork_for_ever(void *arg) {
+  (void)arg;
+  for (int i = 0;; i++) {
+    if (fork() == 0)
+      _exit(0);
+    usleep(1000);
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+      ;
+  }
+  return NULL;
+}
+
+/* The first thread ends and shows as a zombie; another one goes on. */
+static void test_tree_headless(void) {
+  pid_t survivors[PCO_MAX_SURVIVORS];
+  pco_tree_options o = {0};
+  if (fork() == 0) {
+    pthread_t t;
+    pthread_create(&t, NULL, fork_for_ever, NULL);
+    pthread_exit(NULL);
+  }
+  usleep(100000);
+  IS(pco_tree_kill(&o, pco_now() + 3 * PCO_S, survivors), 0,
+     "a process without its first thread dies");
+  IS(waitpid(-1, NULL, WNOHANG), -1, "and is reaped");
+}
+
 static bool skip_pid(void *arg, pid_t pid) {
   return *(pid_t *)arg == pid;
 }
@@ -321,6 +349,7 @@ int main(int argc, char **argv) {
   test_requests(seed);
   test_tree(false);
   test_tree(true);
+  test_tree_headless();
   test_tree_skip();
   test_rmtree();
   return tap_done();

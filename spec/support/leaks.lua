@@ -82,7 +82,7 @@ local function directories()
   local uid = lfs.attributes("/proc/self", "uid")
   local root = os.getenv("TMPDIR") or "/tmp"
   for name in lfs.dir(root) do
-    if name:find("^portico%-")
+    if name:find("^portico%-local%-")
       and lfs.symlinkattributes(root .. "/" .. name, "uid") == uid
     then
       found["directory " .. root .. "/" .. name] = true
