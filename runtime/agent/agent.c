@@ -93,8 +93,7 @@ static void turn(pco_agent *a) {
 /* Gives the host a moment to take the last answers. */
 static void flush_last(pco_agent *a) {
   int64_t until = pco_now() + FLUSH_TIME;
-  int rc;
-  while ((rc = pco_channel_flush(&a->host)) == 1 && pco_now() < until) {
+  while (pco_channel_flush(&a->host) == 1 && pco_now() < until) {
     struct pollfd p = {.fd = a->host.fd, .events = POLLOUT};
     poll(&p, 1, 20);
   }

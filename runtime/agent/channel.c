@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MIN_SPACE  (4u * 1024)  /* of the buffer, before a receive */
+#define MIN_SPACE  (16u * 1024) /* of the buffer, before a receive */
 #define KEEP_SPACE (64u * 1024) /* what an empty buffer may keep */
 
 void pco_channel_init(pco_channel *c, int fd) {

@@ -21,6 +21,13 @@
 
 static lua_State *script_state; /* the main thread, for the handler */
 
+/* ThreadSanitizer holds a signal back until the program calls into libc, which
+ * a script in a loop never does.  This is the same, unknown to it. */
+#ifdef __SANITIZE_THREAD__
+int __sigaction(int, const struct sigaction *, struct sigaction *);
+#  define sigaction(signo, action, old) __sigaction(signo, action, old)
+#endif
+
 static void set_handler(void (*handler)(int)) {
   struct sigaction action = {.sa_handler = handler};
   sigemptyset(&action.sa_mask);

@@ -70,14 +70,29 @@ int pco__own_code(int index) {
   return index >= 0 && (size_t)index < n ? own_codes[index].code : 0;
 }
 
+/* libuv names what it does not know by a string that it never frees. */
+static bool uv_knows(int code) {
+  char name[32];
+  uv_err_name_r(code, name, sizeof name);
+  return strncmp(name, "Unknown", 7) != 0;
+}
+
 const char *pco__code_name(int code) {
   int i = own_index(code);
-  return i >= 0 ? own_codes[i].name : uv_err_name(code);
+  if (i >= 0)
+    return own_codes[i].name;
+  const char *name =
+      uv_knows(code) ? uv_err_name(code) : strerrorname_np(-code);
+  return name ? name : "EUNKNOWN";
 }
 
 const char *pco__code_text(int code) {
   int i = own_index(code);
-  return i >= 0 ? own_codes[i].text : uv_strerror(code);
+  if (i >= 0)
+    return own_codes[i].text;
+  const char *text =
+      uv_knows(code) ? uv_strerror(code) : strerrordesc_np(-code);
+  return text ? text : "unknown error";
 }
 
 static const char *class_of_errno(int code) {

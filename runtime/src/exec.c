@@ -206,12 +206,12 @@ static void exec_destroy(pco__op *op) {
     pco__chunks_free(&e->chunks);
 }
 
-const pco__op_class pco__exec_class = {.name = "sandbox:exec",
+const pco__op_class pco__exec_class = {.name = "exec",
                                        .start = exec_start,
                                        .cancel = exec_cancel,
                                        .push = pco__push_exec,
                                        .destroy = exec_destroy};
-const pco__op_class pco__output_class = {.name = "sandbox:output",
+const pco__op_class pco__output_class = {.name = "output",
                                          .start = exec_start,
                                          .cancel = exec_cancel,
                                          .push = pco__push_exec,

@@ -135,12 +135,12 @@ static void destroy(pco__op *op) {
                                   .cancel = cancel,                            \
                                   .push = push_fn,                             \
                                   .destroy = destroy}
-FS_CLASS(pco__fs_read_class, "fs:read", pco__push_bytes);
-FS_CLASS(pco__fs_write_class, "fs:write", pco__push_fs_nothing);
-FS_CLASS(pco__fs_append_class, "fs:append", pco__push_fs_nothing);
-FS_CLASS(pco__fs_stat_class, "fs:stat", pco__push_entry);
-FS_CLASS(pco__fs_exists_class, "fs:exists", pco__push_found);
-FS_CLASS(pco__fs_list_class, "fs:list", pco__push_entries);
-FS_CLASS(pco__fs_mkdir_class, "fs:mkdir", pco__push_fs_nothing);
-FS_CLASS(pco__fs_remove_class, "fs:remove", pco__push_found);
-FS_CLASS(pco__fs_rename_class, "fs:rename", pco__push_fs_nothing);
+FS_CLASS(pco__fs_read_class, "fs.read", pco__push_bytes);
+FS_CLASS(pco__fs_write_class, "fs.write", pco__push_fs_nothing);
+FS_CLASS(pco__fs_append_class, "fs.append", pco__push_fs_nothing);
+FS_CLASS(pco__fs_stat_class, "fs.stat", pco__push_entry);
+FS_CLASS(pco__fs_exists_class, "fs.exists", pco__push_found);
+FS_CLASS(pco__fs_list_class, "fs.list", pco__push_entries);
+FS_CLASS(pco__fs_mkdir_class, "fs.mkdir", pco__push_fs_nothing);
+FS_CLASS(pco__fs_remove_class, "fs.remove", pco__push_found);
+FS_CLASS(pco__fs_rename_class, "fs.rename", pco__push_fs_nothing);

@@ -22,21 +22,21 @@ pco__backend_op *pco__new_backend_op(lua_State *L, pco__handle *h,
 }
 
 static int backend_probe(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__BACKEND, "backend:probe");
+  pco__handle *h = pco__open_self(L, PCO__BACKEND, "backend.probe");
   lua_settop(L, 2);
   pco__new_backend_op(L, h, &pco__probe_class, 2);
   return pco__await(L, 3);
 }
 
 static int backend_list(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__BACKEND, "backend:list");
+  pco__handle *h = pco__open_self(L, PCO__BACKEND, "backend.list");
   lua_settop(L, 2);
   pco__new_backend_op(L, h, &pco__list_class, 2);
   return pco__await(L, 3);
 }
 
 static int backend_destroy(lua_State *L) {
-  const char *name = "backend:destroy";
+  const char *name = "backend.destroy";
   pco__handle *h = pco__open_self(L, PCO__BACKEND, name);
   lua_settop(L, 3);
   pco__backend_op *o = pco__new_backend_op(L, h, &pco__destroy_class, 3);
@@ -45,13 +45,14 @@ static int backend_destroy(lua_State *L) {
 }
 
 static int backend_close(lua_State *L) {
-  pco__handle *h = pco__self(L, PCO__BACKEND, "backend:close");
+  pco__handle *h = pco__self(L, PCO__BACKEND, "backend.close");
   lua_settop(L, 2);
   if (h->closed) {
     lua_pushboolean(L, 0);
     return 1;
   }
   pco__new_backend_op(L, h, &pco__backend_close_class, 2);
+  pco__close_children(L, 1);
   pco__mark_closed(L, 1);
   return pco__await(L, 3);
 }

@@ -110,7 +110,8 @@ static int core_quote(lua_State *L) {
                         "word %d must be a string or an integer (got %s)", i,
                         luaL_typename(L, i));
     size_t len;
-    if (memchr(lua_tolstring(L, i, &len), 0, len))
+    const char *s = lua_tolstring(L, i, &len);
+    if (memchr(s, 0, len))
       pco__bad_argument(L, "quote",
                         "word %d contains a zero byte, which no shell can take",
                         i);
@@ -131,7 +132,7 @@ static int core_quote(lua_State *L) {
 static int result_check(lua_State *L) {
   pco__push_metatable(L, PCO__RESULT, pco__is_sync(L));
   if (!lua_istable(L, 1) || !lua_getmetatable(L, 1) || !lua_rawequal(L, -1, -2))
-    return pco__raise_new(L, PCO_EDOT, "result:check",
+    return pco__raise_new(L, PCO_EDOT, "result.check",
                           "called without its Result: write result:check(), "
                           "with a colon");
   lua_settop(L, 1);
@@ -150,7 +151,7 @@ static int result_check(lua_State *L) {
     err = pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, NULL,
                          "the command exited with code %d",
                          (int)lua_tointeger(L, 4));
-  pco__push_error(L, err, "result:check");
+  pco__push_error(L, err, "result.check");
   lua_pushvalue(L, 1);
   lua_setfield(L, -2, "result");
   return lua_error(L);
@@ -251,7 +252,7 @@ static void push_codes(lua_State *L) {
   for (int code = -1; code > -134; code--) {
     pco__error e = {.code = code};
     const char *name = pco__code_name(code);
-    if (strncmp(name, "Unknown", 7) == 0)
+    if (strcmp(name, "EUNKNOWN") == 0)
       continue;
     lua_pushstring(L, pco__error_class(&e));
     lua_setfield(L, -2, name);

@@ -210,6 +210,7 @@ int pco__push_created(lua_State *L, pco__op *op) {
   lua_setfield(L, -2, "id");
   set_false(L, "closed");
   if (given && given->kind == PCO__BACKEND) {
+    pco__add_child(L, 1);
     lua_pushvalue(L, 1);
   } else {
     pco__backend_ref(h->backend);
@@ -396,7 +397,7 @@ static int create_in(lua_State *L, pco__handle *b, const pco__op_class *cls) {
 
 /* core.backend_create(self, options) */
 static int backend_create(lua_State *L) {
-  const char *name = "backend:create";
+  const char *name = "backend.create";
   pco__handle *h = pco__open_self(L, PCO__BACKEND, name);
   lua_settop(L, 2);
   lua_pushnil(L);

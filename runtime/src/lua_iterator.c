@@ -21,8 +21,20 @@ static pco__handle *process_of(lua_State *L, int idx) {
   return h;
 }
 
+void pco__check_reader(lua_State *L, const pco__handle *h,
+                       const char *operation) {
+  if (h->process->iterated)
+    pco__raise(L,
+               pco__error_new(PCO_EBUSY, PCO_SOURCE_HOST, NULL,
+                              "an iterator over the output of this process is "
+                              "open; end it first"),
+               operation, 1);
+}
+
 int pco__push_iterator(lua_State *L, pco__handle *h, int format,
                        int64_t timeout, size_t max_line) {
+  pco__check_reader(
+      L, h, format == PCO__ITERATE_LINES ? "process.lines" : "process.chunks");
   pco__handle *it =
       pco__push_object(L, PCO__ITERATOR, h->lua, h->loop, h->sync);
   it->allow_in_tasks = h->allow_in_tasks;
@@ -31,12 +43,13 @@ int pco__push_iterator(lua_State *L, pco__handle *h, int format,
   it->max_line = max_line;
   pco__process_ref(h->process);
   it->process = h->process;
+  it->process->iterated = true;
   if (format == PCO__ITERATE_LINES) {
     it->lines = pco__lines_new(max_line);
     if (!it->lines)
       return pco__raise(L,
                         pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL),
-                        "process:lines", 1);
+                        "process.lines", 1);
   }
   lua_pushvalue(L, 1);
   lua_setfield(L, -2, "process");
@@ -67,6 +80,7 @@ static void close_iterator(lua_State *L, int idx) {
   pco__handle *it = pco__handle_at(L, idx);
   if (it->closed)
     return;
+  it->process->iterated = false;
   if (it->lines)
     pco__lines_give_back(it->lines, &process_of(L, idx)->unread);
   pco__mark_closed(L, idx);
@@ -92,7 +106,7 @@ static int line_too_long(lua_State *L, pco__handle *it) {
       it->max_line);
   err->limit = "max_line";
   close_iterator(L, 1);
-  return pco__raise(L, err, "process:lines", 1);
+  return pco__raise(L, err, "process.lines", 1);
 }
 
 /* PCO__OP_AGAIN: what was handed over is not enough for an item. */
@@ -102,6 +116,8 @@ int pco__iterator_next_item(lua_State *L, bool ended) {
   if (it->format == PCO__ITERATE_CHUNKS) {
     if (!h->unread.count && !ended)
       return PCO__OP_AGAIN;
+    if (!h->unread.count)
+      close_iterator(L, 1);
     pco__push_chunk(L, h);
     return 1;
   }
@@ -114,12 +130,13 @@ int pco__iterator_next_item(lua_State *L, bool ended) {
     rc = pco__lines_rest(L, it->lines);
   if (rc == PCO__LINE_GIVEN)
     return 2;
+  close_iterator(L, 1);
   lua_pushnil(L);
   return 1;
 }
 
 static int iterator_next(lua_State *L) {
-  pco__handle *it = pco__self(L, PCO__ITERATOR, "iterator:next");
+  pco__handle *it = pco__self(L, PCO__ITERATOR, "iterator.next");
   lua_settop(L, 1);
   if (it->closed) {
     lua_pushnil(L);
@@ -130,7 +147,7 @@ static int iterator_next(lua_State *L) {
     return pco__raise(L,
                       pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
                                      "the process is closed"),
-                      "iterator:next", 1);
+                      "iterator.next", 1);
   const pco__op_class *cls =
       it->format == PCO__ITERATE_LINES ? &pco__lines_class : &pco__chunks_class;
   if (!it->sync)
@@ -142,7 +159,7 @@ static int iterator_next(lua_State *L) {
 }
 
 static int iterator_close(lua_State *L) {
-  pco__handle *it = pco__self(L, PCO__ITERATOR, "iterator:close");
+  pco__handle *it = pco__self(L, PCO__ITERATOR, "iterator.close");
   bool first = !it->closed;
   close_iterator(L, 1);
   lua_pushboolean(L, first);

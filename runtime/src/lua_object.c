@@ -18,9 +18,10 @@ const char *const pco__class_names[PCO__N_CLASSES] = {
     "Backend", "Sandbox",    "Process", "Iterator",
     "Portal",  "FileSystem", "Result"};
 
-static const char handle_key = 0;  /* in an object: its handle */
-static const char handle_meta = 0; /* in the registry: metatable of handles */
-static const char classes_key[2];  /* in the registry: by facade */
+static const char handle_key = 0;   /* in an object: its handle */
+static const char children_key = 0; /* in a Backend: its Sandboxes, weakly */
+static const char handle_meta = 0;  /* in the registry: metatable of handles */
+static const char classes_key[2];   /* in the registry: by facade */
 
 pco__lua *pco__lua_of(lua_State *L) {
   return (pco__lua *)lua_touserdata(L, lua_upvalueindex(1));
@@ -64,7 +65,9 @@ static void say_farewell(pco__call *call) {
 
 /* Gives the references to the loop; a loop that is gone needs nothing. */
 static void leave(pco__handle *h) {
-  bool iterated = h->kind == PCO__ITERATOR && !h->closed;
+  bool iterated = h->kind == PCO__ITERATOR && !h->closed && h->process;
+  if (iterated)
+    h->process->iterated = false;
   pco__process *p = h->kind == PCO__PROCESS || iterated ? h->process : NULL;
   pco__sandbox *sb = h->kind == PCO__SANDBOX && !h->closed ? h->sandbox : NULL;
   bool ends_backend =
@@ -187,6 +190,54 @@ pco__handle *pco__handle_at(lua_State *L, int idx) {
   return h;
 }
 
+/* ---- sandboxes of a backend ---------------------------------------------- */
+
+void pco__add_child(lua_State *L, int parent) {
+  parent = lua_absindex(L, parent);
+  if (lua_rawgetp(L, parent, &children_key) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, parent, &children_key);
+  }
+  lua_pushvalue(L, -2);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* Closes by the facade's own method; the table may shrink meanwhile. */
+static void close_child(lua_State *L) {
+  lua_getfield(L, -1, "close");
+  lua_pushvalue(L, -2);
+  lua_call(L, 1, 0);
+}
+
+void pco__close_children(lua_State *L, int parent) {
+  pco__handle *h = pco__handle_at(L, parent);
+  if (lua_rawgetp(L, parent, &children_key) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    return;
+  }
+  int table = lua_gettop(L);
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    lua_pop(L, 1);
+    pco__handle *child = pco__handle_at(L, -1);
+    if (child->closed)
+      continue;
+    if (child->loop == h->loop)
+      pco__mark_closed(L, -1); /* the backend's own close ends it */
+    else
+      close_child(L);
+  }
+  lua_settop(L, table - 1);
+}
+
 /* ---- checks -------------------------------------------------------------- */
 
 static bool has_class(lua_State *L, int idx, int kind, bool sync) {
@@ -206,10 +257,10 @@ static void wrong_self(lua_State *L, int kind, const char *operation) {
                    "this %s belongs to the other facade: use the one of %s",
                    pco__class_names[kind],
                    sync ? "require \"portico.sync\"" : "require \"portico\"");
-  const char *colon = strchr(operation, ':');
+  const char *dot = strrchr(operation, '.');
   pco__raise_new(L, PCO_EDOT, operation,
                  "called without its %s: write object:%s(...), with a colon",
-                 pco__class_names[kind], colon ? colon + 1 : operation);
+                 pco__class_names[kind], dot ? dot + 1 : operation);
 }
 
 void pco__check_caller(lua_State *L, const char *operation, bool allow) {
@@ -219,10 +270,11 @@ void pco__check_caller(lua_State *L, const char *operation, bool allow) {
                    "this program was forked; start anew in the child");
   if (pco__is_sync(L) && lua->current && !allow)
     pco__raise_new(L, PCO_ESYNC, operation,
-                   "a call of portico.sync inside an async task would stop "
-                   "all other tasks: use the same member of require "
+                   "%s of portico.sync was called inside an async task, where "
+                   "it would stop all other tasks: use %s of require "
                    "\"portico\", or pass allow_in_tasks = true when you "
-                   "create the sandbox");
+                   "create the sandbox",
+                   operation, operation);
 }
 
 pco__handle *pco__self(lua_State *L, int kind, const char *operation) {

@@ -27,14 +27,14 @@ static int portal_open(lua_State *L) {
 /* core.portal_close(self, options) */
 static int portal_close(lua_State *L) {
   static const char *const known[] = {NULL};
-  pco__handle *h = pco__self(L, PCO__PORTAL, "portal:close");
-  pco__check_options(L, 2, "portal:close", known);
+  pco__handle *h = pco__self(L, PCO__PORTAL, "portal.close");
+  pco__check_options(L, 2, "portal.close", known);
   if (h->closed) {
     lua_pushboolean(L, 0);
     return 1;
   }
   if (h->portal->users > 0)
-    return pco__raise_new(L, PCO_EBUSY, "portal:close",
+    return pco__raise_new(L, PCO_EBUSY, "portal.close",
                           "%d backends or sandboxes use this portal: close "
                           "them first",
                           h->portal->users);

@@ -106,8 +106,9 @@ int pco__after_read(lua_State *L, pco__chunks *chunks, bool ended) {
 }
 
 static int process_read(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:read");
-  int64_t timeout = call_timeout(L, 2, "process:read");
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.read");
+  int64_t timeout = call_timeout(L, 2, "process.read");
+  pco__check_reader(L, h, "process.read");
   if (h->unread.count) {
     if (!h->sync)
       pco__check_wait(L, &pco__read_class);
@@ -118,18 +119,18 @@ static int process_read(lua_State *L) {
 }
 
 static int process_chunks(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:chunks");
-  int64_t timeout = call_timeout(L, 2, "process:chunks");
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.chunks");
+  int64_t timeout = call_timeout(L, 2, "process.chunks");
   return pco__push_iterator(L, h, PCO__ITERATE_CHUNKS, timeout, 0);
 }
 
 static int process_lines(lua_State *L) {
   static const char *const known[] = {"timeout", "max_line", NULL};
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:lines");
-  pco__check_options(L, 2, "process:lines", known);
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.lines");
+  pco__check_options(L, 2, "process.lines", known);
   int64_t timeout =
-      pco__opt_seconds(L, 2, "process:lines", "timeout", -1, true);
-  size_t max = pco__opt_size(L, 2, "process:lines", "max_line",
+      pco__opt_seconds(L, 2, "process.lines", "timeout", -1, true);
+  size_t max = pco__opt_size(L, 2, "process.lines", "max_line",
                              DEFAULT_MAX_LINE, SIZE_MAX / 2);
   return pco__push_iterator(L, h, PCO__ITERATE_LINES, timeout, max);
 }
@@ -137,7 +138,7 @@ static int process_lines(lua_State *L) {
 /* ---- writing ------------------------------------------------------------- */
 
 static int process_write(lua_State *L) {
-  const char *name = "process:write";
+  const char *name = "process.write";
   pco__handle *h = pco__open_self(L, PCO__PROCESS, name);
   int64_t timeout = call_timeout(L, 3, name);
   lua_settop(L, 2);
@@ -148,8 +149,8 @@ static int process_write(lua_State *L) {
 }
 
 static int process_close_stdin(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:close_stdin");
-  int64_t timeout = call_timeout(L, 2, "process:close_stdin");
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.close_stdin");
+  int64_t timeout = call_timeout(L, 2, "process.close_stdin");
   new_op(L, h, &pco__close_stdin_class, 2)->op.timeout = timeout;
   return pco__await(L, 2);
 }
@@ -157,8 +158,8 @@ static int process_close_stdin(lua_State *L) {
 /* ---- waiting ------------------------------------------------------------- */
 
 static int process_wait(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:wait");
-  int64_t timeout = call_timeout(L, 2, "process:wait");
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.wait");
+  int64_t timeout = call_timeout(L, 2, "process.wait");
   pco__process_op *o = new_op(L, h, &pco__wait_class, 2);
   o->op.timeout = timeout;
   return_unread(h, o);
@@ -166,7 +167,7 @@ static int process_wait(lua_State *L) {
 }
 
 static int process_poll(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:poll");
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.poll");
   pco__process_op *o = new_op(L, h, &pco__poll_class, 2);
   return_unread(h, o);
   return pco__await(L, 2);
@@ -175,9 +176,9 @@ static int process_poll(lua_State *L) {
 /* ---- signals and the end ------------------------------------------------- */
 
 static int process_signal(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:signal");
-  int64_t timeout = call_timeout(L, 3, "process:signal");
-  int signo = pco__arg_signal(L, 2, "process:signal");
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.signal");
+  int64_t timeout = call_timeout(L, 3, "process.signal");
+  int signo = pco__arg_signal(L, 2, "process.signal");
   pco__process_op *o = new_op(L, h, &pco__signal_class, 2);
   o->signo = signo;
   o->op.timeout = timeout;
@@ -200,13 +201,13 @@ static pco__process_op *new_kill(lua_State *L, pco__handle *h,
 }
 
 static int process_kill(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process:kill");
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.kill");
   new_kill(L, h, &pco__kill_class, 0);
   return pco__await(L, 2);
 }
 
 static int process_close(lua_State *L) {
-  pco__handle *h = pco__self(L, PCO__PROCESS, "process:close");
+  pco__handle *h = pco__self(L, PCO__PROCESS, "process.close");
   if (h->closed) {
     lua_pushboolean(L, 0);
     return 1;

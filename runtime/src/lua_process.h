@@ -21,6 +21,9 @@ void pco__cache_result(lua_State *L, int idx);
 /* Makes and awaits a read for the object at 1, of process handle h. */
 int pco__read_more(lua_State *L, pco__handle *h, bool iterates,
                    const pco__op_class *cls, int64_t timeout);
+/* Raises UsageError while an iterator over the output is open. */
+void pco__check_reader(lua_State *L, const pco__handle *h,
+                       const char *operation);
 /* Pushes an iterator over the Process at 1, in the form of generic for. */
 int pco__push_iterator(lua_State *L, pco__handle *h, int format,
                        int64_t timeout, size_t max_line);

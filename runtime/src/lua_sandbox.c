@@ -107,7 +107,7 @@ static void refuse_exec_options(lua_State *L, const char *name) {
 }
 
 static int sandbox_spawn(lua_State *L) {
-  const char *name = "sandbox:spawn";
+  const char *name = "spawn";
   pco__handle *h = pco__open_self(L, PCO__SANDBOX, name);
   lua_settop(L, 3);
   refuse_exec_options(L, name);
@@ -140,14 +140,14 @@ static pco__look_op *new_look(lua_State *L, pco__handle *h,
 }
 
 static int sandbox_processes(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__SANDBOX, "sandbox:processes");
+  pco__handle *h = pco__open_self(L, PCO__SANDBOX, "sandbox.processes");
   lua_settop(L, 2);
   new_look(L, h, &pco__processes_class, 2);
   return pco__await(L, 3);
 }
 
 static int sandbox_process(lua_State *L) {
-  const char *name = "sandbox:process";
+  const char *name = "sandbox.process";
   pco__handle *h = pco__open_self(L, PCO__SANDBOX, name);
   lua_settop(L, 3);
   int exact = 0;
@@ -161,14 +161,14 @@ static int sandbox_process(lua_State *L) {
 }
 
 static int sandbox_info(lua_State *L) {
-  pco__handle *h = pco__open_self(L, PCO__SANDBOX, "sandbox:info");
+  pco__handle *h = pco__open_self(L, PCO__SANDBOX, "sandbox.info");
   lua_settop(L, 2);
   new_look(L, h, &pco__info_class, 2);
   return pco__await(L, 3);
 }
 
 static int sandbox_close(lua_State *L) {
-  pco__handle *h = pco__self(L, PCO__SANDBOX, "sandbox:close");
+  pco__handle *h = pco__self(L, PCO__SANDBOX, "sandbox.close");
   lua_settop(L, 2);
   if (h->closed) {
     lua_pushboolean(L, 0);

@@ -88,6 +88,11 @@ pco__handle *pco__self(lua_State *L, int kind, const char *operation);
 pco__handle *pco__open_self(lua_State *L, int kind, const char *operation);
 /* Marks the object at idx closed, its `closed` field too. */
 void pco__mark_closed(lua_State *L, int idx);
+/* Notes the Sandbox on top as one of the Backend at `parent`, weakly. */
+void pco__add_child(lua_State *L, int parent);
+/* Before the Backend at `parent` closes: its Sandboxes on other portals are
+ * closed, those on its own loop are marked. */
+void pco__close_children(lua_State *L, int parent);
 /* Refuses a sync call inside an async task, and any call after a fork. */
 void pco__check_caller(lua_State *L, const char *operation, bool allow);
 

@@ -114,10 +114,27 @@ static void stray_yield(lua_State *L, pco__task *task) {
   task_ended(task, 2);
 }
 
+/* Somebody else resumed the task's coroutine, and it ended in his hands. */
+static void broken_task(lua_State *L, pco__task *task) {
+  lua_settop(task->co, 0);
+  lua_pushboolean(task->co, 0);
+  pco__push_error(L,
+                  pco__error_new(PCO_ECOROUTINE, PCO_SOURCE_HOST, NULL,
+                                 "this task was resumed by somebody else while "
+                                 "it waited"),
+                  "run");
+  lua_xmove(L, task->co, 1);
+  task_ended(task, 2);
+}
+
 static void resume(lua_State *L, pco__task *task) {
   pco__lua *lua = task->lua;
   int n_args = task->n_args;
   int n_results = 0;
+  if (task->started && lua_status(task->co) != LUA_YIELD) {
+    broken_task(L, task);
+    return;
+  }
   task->n_args = 0;
   task->started = true;
   task->op = NULL;
@@ -351,7 +368,7 @@ static int join_all(lua_State *L, int status, lua_KContext context) {
     return lua_yieldk(L, 0, 0, join_all);
   }
   self->joining = false;
-  lua_createtable(L, (int)n, 1);
+  lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 1; i <= n; i++) {
     pco__task *task = child_at(L, i);
     if (!task->failed && task->n_args > 1) {
@@ -360,8 +377,6 @@ static int join_all(lua_State *L, int status, lua_KContext context) {
       lua_rawseti(L, -2, i);
     }
   }
-  lua_pushinteger(L, n);
-  lua_setfield(L, -2, "n");
   bad = first_failed(L, n);
   if (bad)
     lua_xmove(child_at(L, bad)->co, L, 1);

@@ -372,6 +372,7 @@ static bool is_done(const box *b) {
          PCO__OP_DONE;
 }
 
+/* The scheduler must find the task when the op ends, even so. */
 static int raise_foreign(lua_State *L, box *b) {
   pco__op_cancel(b->op, PCO_ECANCELED);
   return pco__raise_new(L, PCO_ECOROUTINE, b->op->cls->name,

@@ -30,7 +30,7 @@ struct pco__task;
 typedef struct pco__op pco__op;
 
 typedef struct pco__op_class {
-  const char *name; /* "sandbox:exec" */
+  const char *name; /* "exec" */
   /* Not cancelled with its task, and may be started by a cancelled one:
    * closing things is how a cancelled task ends. */
   bool shielded;

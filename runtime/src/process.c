@@ -163,14 +163,17 @@ bool pco__sink_push(const pco_host *host, pco_sink *sink, const void *data,
                     size_t len) {
   (void)host;
   pco__stream *s = (pco__stream *)(void *)sink;
+  pco__process *p = s->process;
   if (!s->open)
     return false;
-  pco__process_output(s->process, s->index, data, len);
-  bool more = s->open && wants_output(s->process);
+  pco__process_ref(p);
+  pco__process_output(p, s->index, data, len);
+  if (p->reader)
+    pco__process_update(p);
+  bool more = s->open && wants_output(p);
   if (!more)
-    s->flowing = false; /* the plugin stopped by our word */
-  if (s->process->reader)
-    pco__process_update(s->process);
+    s->flowing = false; /* the plugin stops by our word */
+  pco__process_unref(p);
   return more;
 }
 

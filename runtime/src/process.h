@@ -139,6 +139,7 @@ typedef struct pco__process {
   bool kill_wished;  /* before it was started */
   uint64_t kill_grace;
   int kill_reason;
+  bool iterated; /* an iterator is open; only the caller's thread looks */
   struct pco__exec *exec; /* the exec that runs it, or NULL */
   pco__op *spawn_op;      /* until started */
   /* the driver's */

@@ -65,7 +65,7 @@ static void spawn_cancel(pco__op *op) {
   (void)op; /* pco__op_spawned looks at cancel_code */
 }
 
-const pco__op_class pco__spawn_class = {.name = "sandbox:spawn",
+const pco__op_class pco__spawn_class = {.name = "spawn",
                                         .start = spawn_start,
                                         .cancel = spawn_cancel,
                                         .push = pco__push_spawn,
@@ -150,9 +150,9 @@ static pco__op *read_again(const pco__op *op) {
                                   .push = pco__push_read,                      \
                                   .again = read_again,                         \
                                   .destroy = destroy}
-READ_CLASS(pco__read_class, "process:read");
-READ_CLASS(pco__chunks_class, "process:chunks");
-READ_CLASS(pco__lines_class, "process:lines");
+READ_CLASS(pco__read_class, "process.read");
+READ_CLASS(pco__chunks_class, "process.chunks");
+READ_CLASS(pco__lines_class, "process.lines");
 
 /* ---- writing ------------------------------------------------------------- */
 
@@ -201,7 +201,7 @@ static void write_cancel(pco__op *op) {
   }
 }
 
-const pco__op_class pco__write_class = {.name = "process:write",
+const pco__op_class pco__write_class = {.name = "process.write",
                                         .start = write_start,
                                         .cancel = write_cancel,
                                         .push = pco__push_nothing,
@@ -212,7 +212,7 @@ static void close_stdin_start(pco__op *op) {
   pco__op_complete(op, NULL);
 }
 
-const pco__op_class pco__close_stdin_class = {.name = "process:close_stdin",
+const pco__op_class pco__close_stdin_class = {.name = "process.close_stdin",
                                               .start = close_stdin_start,
                                               .push = pco__push_nothing,
                                               .destroy = destroy};
@@ -243,7 +243,7 @@ static void wait_cancel(pco__op *op) {
   pco__process_update(p);
 }
 
-const pco__op_class pco__wait_class = {.name = "process:wait",
+const pco__op_class pco__wait_class = {.name = "process.wait",
                                        .start = wait_start,
                                        .cancel = wait_cancel,
                                        .push = pco__push_wait,
@@ -265,7 +265,7 @@ static void poll_start(pco__op *op) {
   pco__op_complete(op, p->error ? pco__process_error(p) : NULL);
 }
 
-const pco__op_class pco__poll_class = {.name = "process:poll",
+const pco__op_class pco__poll_class = {.name = "process.poll",
                                        .shielded = true,
                                        .start = poll_start,
                                        .push = pco__push_wait,
@@ -285,7 +285,7 @@ static void signal_start(pco__op *op) {
     o->process->driver->signal(o->process, o->signo, op);
 }
 
-const pco__op_class pco__signal_class = {.name = "process:signal",
+const pco__op_class pco__signal_class = {.name = "process.signal",
                                          .start = signal_start,
                                          .push = pco__push_nothing,
                                          .destroy = destroy};
@@ -328,13 +328,13 @@ void pco__op_killed(pco__op *op, pco__process *p) {
   pco__op_complete(op, err);
 }
 
-const pco__op_class pco__kill_class = {.name = "process:kill",
+const pco__op_class pco__kill_class = {.name = "process.kill",
                                        .start = kill_start,
                                        .cancel = kill_cancel,
                                        .push = pco__push_wait,
                                        .destroy = destroy};
 
-const pco__op_class pco__process_close_class = {.name = "process:close",
+const pco__op_class pco__process_close_class = {.name = "process.close",
                                                 .shielded = true,
                                                 .start = kill_start,
                                                 .cancel = kill_cancel,

@@ -99,7 +99,7 @@ static void create_destroy(pco__op *op) {
   pco__error_free(o->failure);
 }
 
-const pco__op_class pco__create_class = {.name = "backend:create",
+const pco__op_class pco__create_class = {.name = "backend.create",
                                          .start = create_start,
                                          .cancel = create_cancel,
                                          .hold = create_hold,
@@ -264,17 +264,17 @@ static void backend_destroy(pco__op *op) {
   pco__backend_unref(o->backend);
 }
 
-const pco__op_class pco__probe_class = {.name = "backend:probe",
+const pco__op_class pco__probe_class = {.name = "backend.probe",
                                         .start = probe_start,
                                         .cancel = backend_cancel,
                                         .push = pco__push_probe,
                                         .destroy = backend_destroy};
-const pco__op_class pco__list_class = {.name = "backend:list",
+const pco__op_class pco__list_class = {.name = "backend.list",
                                        .start = list_start,
                                        .cancel = backend_cancel,
                                        .push = pco__push_listed,
                                        .destroy = backend_destroy};
-const pco__op_class pco__destroy_class = {.name = "backend:destroy",
+const pco__op_class pco__destroy_class = {.name = "backend.destroy",
                                           .start = destroy_start,
                                           .push = pco__push_acted,
                                           .destroy = backend_destroy};
@@ -285,7 +285,7 @@ static void backend_close_start(pco__op *op) {
   pco__backend_close(backend_op_of(op)->backend, op);
 }
 
-const pco__op_class pco__backend_close_class = {.name = "backend:close",
+const pco__op_class pco__backend_close_class = {.name = "backend.close",
                                                 .shielded = true,
                                                 .start = backend_close_start,
                                                 .push = pco__push_true,
@@ -300,7 +300,7 @@ static void sandbox_close_start(pco__op *op) {
     pco__sandbox_close(o->sandbox, op);
 }
 
-const pco__op_class pco__sandbox_close_class = {.name = "sandbox:close",
+const pco__op_class pco__sandbox_close_class = {.name = "sandbox.close",
                                                 .shielded = true,
                                                 .start = sandbox_close_start,
                                                 .push = pco__push_true,
@@ -373,15 +373,15 @@ static void look_destroy(pco__op *op) {
   pco__sandbox_unref(o->sandbox);
 }
 
-const pco__op_class pco__processes_class = {.name = "sandbox:processes",
+const pco__op_class pco__processes_class = {.name = "sandbox.processes",
                                             .start = processes_start,
                                             .push = pco__push_processes,
                                             .destroy = look_destroy};
-const pco__op_class pco__process_class = {.name = "sandbox:process",
+const pco__op_class pco__process_class = {.name = "sandbox.process",
                                           .start = process_start,
                                           .push = pco__push_found_process,
                                           .destroy = look_destroy};
-const pco__op_class pco__info_class = {.name = "sandbox:info",
+const pco__op_class pco__info_class = {.name = "sandbox.info",
                                        .start = info_start,
                                        .push = pco__push_info,
                                        .destroy = look_destroy};

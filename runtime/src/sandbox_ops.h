@@ -64,7 +64,7 @@ typedef struct pco__backend_op {
 } pco__backend_op;
 
 extern const pco__op_class pco__open_class;
-extern const pco__op_class pco__create_class;  /* "backend:create" */
+extern const pco__op_class pco__create_class;  /* "backend.create" */
 extern const pco__op_class pco__sandbox_class; /* "sandbox" */
 extern const pco__op_class pco__probe_class;
 extern const pco__op_class pco__list_class;

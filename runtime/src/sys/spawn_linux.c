@@ -28,9 +28,10 @@
  * with what was made closed. */
 static int lift(const int32_t *fds, size_t n, int at[]) {
   for (size_t i = 0; i < n; i++) {
-    at[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, MAX_FDS + 4);
+    at[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, (int)n);
     if (at[i] < 0) {
-      int rc = -errno;
+      /* EINVAL: so many descriptors are not allowed at all. */
+      int rc = errno == EINVAL ? -EMFILE : -errno;
       while (i-- > 0)
         close(at[i]);
       return rc;
