@@ -98,6 +98,7 @@ const char *pco__code_text(int code) {
 static const char *class_of_errno(int code) {
   switch (code) {
   case UV_ENOENT:
+  case UV_ESRCH:
     return "NotFoundError";
   case UV_EEXIST:
     return "AlreadyExistsError";

@@ -41,6 +41,10 @@ static int backend_destroy(lua_State *L) {
   lua_settop(L, 3);
   pco__backend_op *o = pco__new_backend_op(L, h, &pco__destroy_class, 3);
   o->id = pco__arg_path(L, 2, name, "the sandbox's id", &o->op.arena);
+  if (pco__close_child(L, 1, o->id)) {
+    lua_pushboolean(L, 1);
+    return 1;
+  }
   return pco__await(L, 4);
 }
 

@@ -210,32 +210,59 @@ void pco__add_child(lua_State *L, int parent) {
   lua_pop(L, 1);
 }
 
-/* Closes by the facade's own method; the table may shrink meanwhile. */
-static void close_child(lua_State *L) {
+/* Closes the Sandbox on top, of the Backend whose handle is h; its own loop
+ * closes what is there by the backend's op. */
+static void close_child(lua_State *L, const pco__handle *h) {
+  pco__handle *child = pco__handle_at(L, -1);
+  if (child->closed)
+    return;
+  if (child->loop == h->loop) {
+    pco__mark_closed(L, -1);
+    return;
+  }
   lua_getfield(L, -1, "close");
   lua_pushvalue(L, -2);
   lua_call(L, 1, 0);
 }
 
+/* Pushes the table of children, or returns false. */
+static bool push_children(lua_State *L, int parent) {
+  if (lua_rawgetp(L, parent, &children_key) == LUA_TTABLE)
+    return true;
+  lua_pop(L, 1);
+  return false;
+}
+
 void pco__close_children(lua_State *L, int parent) {
   pco__handle *h = pco__handle_at(L, parent);
-  if (lua_rawgetp(L, parent, &children_key) != LUA_TTABLE) {
-    lua_pop(L, 1);
+  if (!push_children(L, parent))
     return;
+  int table = lua_gettop(L);
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    lua_pop(L, 1);
+    close_child(L, h);
   }
+  lua_settop(L, table - 1);
+}
+
+bool pco__close_child(lua_State *L, int parent, const char *id) {
+  pco__handle *h = pco__handle_at(L, parent);
+  bool elsewhere = false;
+  if (!push_children(L, parent))
+    return false;
   int table = lua_gettop(L);
   lua_pushnil(L);
   while (lua_next(L, table)) {
     lua_pop(L, 1);
     pco__handle *child = pco__handle_at(L, -1);
-    if (child->closed)
+    if (child->closed || strcmp(child->sandbox->id, id) != 0)
       continue;
-    if (child->loop == h->loop)
-      pco__mark_closed(L, -1); /* the backend's own close ends it */
-    else
-      close_child(L);
+    elsewhere = child->loop != h->loop;
+    close_child(L, h);
   }
   lua_settop(L, table - 1);
+  return elsewhere;
 }
 
 /* ---- checks -------------------------------------------------------------- */
@@ -294,17 +321,30 @@ pco__handle *pco__self(lua_State *L, int kind, const char *operation) {
   return h;
 }
 
+const char *pco__closed_part(lua_State *L, const pco__handle *h, int kind) {
+  static const char *const words[] = {
+      [PCO__BACKEND] = "backend", [PCO__SANDBOX] = "sandbox",
+      [PCO__PROCESS] = "process", [PCO__ITERATOR] = "iterator",
+      [PCO__PORTAL] = "portal",   [PCO__FILESYSTEM] = "sandbox",
+      [PCO__RESULT] = "result"};
+  if (h->closed)
+    return words[kind];
+  if (kind != PCO__PROCESS)
+    return NULL;
+  lua_pushliteral(L, "sandbox");
+  lua_rawget(L, 1);
+  const pco__handle *owner = pco__handle_at(L, -1);
+  lua_pop(L, 1);
+  return owner && owner->closed ? "sandbox" : NULL;
+}
+
 pco__handle *pco__open_self(lua_State *L, int kind, const char *operation) {
   pco__handle *h = pco__self(L, kind, operation);
-  if (h->closed)
+  const char *closed = pco__closed_part(L, h, kind);
+  if (closed)
     pco__raise(L,
                pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
-                              "the %s is closed",
-                              kind == PCO__FILESYSTEM ? "sandbox"
-                              : kind == PCO__SANDBOX  ? "sandbox"
-                              : kind == PCO__PROCESS  ? "process"
-                              : kind == PCO__BACKEND  ? "backend"
-                                                      : "object"),
+                              "the %s is closed", closed),
                operation, 1);
   return h;
 }

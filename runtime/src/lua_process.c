@@ -212,6 +212,11 @@ static int process_close(lua_State *L) {
     lua_pushboolean(L, 0);
     return 1;
   }
+  if (pco__closed_part(L, h, PCO__PROCESS)) { /* its sandbox ended it */
+    pco__mark_closed(L, 1);
+    lua_pushboolean(L, 1);
+    return 1;
+  }
   new_kill(L, h, &pco__process_close_class, h->process->grace);
   pco__mark_closed(L, 1);
   return pco__await(L, 2);

@@ -181,7 +181,8 @@ static int sandbox_close(lua_State *L) {
   pco__mark_closed(L, 1);
   if (h->owns_backend) {
     lua_getfield(L, 1, "backend");
-    if (pco__handle_at(L, -1))
+    pco__handle *b = pco__handle_at(L, -1);
+    if (b && b->shared)
       pco__mark_closed(L, -1);
     lua_pop(L, 1);
   }

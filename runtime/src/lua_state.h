@@ -86,6 +86,9 @@ pco__handle *pco__handle_at(lua_State *L, int idx);
 pco__handle *pco__self(lua_State *L, int kind, const char *operation);
 /* The same, and raises ClosedError if it is closed. */
 pco__handle *pco__open_self(lua_State *L, int kind, const char *operation);
+/* What of the object at 1 is closed, as a word: itself or its sandbox; NULL: it
+ * is open. */
+const char *pco__closed_part(lua_State *L, const pco__handle *h, int kind);
 /* Marks the object at idx closed, its `closed` field too. */
 void pco__mark_closed(lua_State *L, int idx);
 /* Notes the Sandbox on top as one of the Backend at `parent`, weakly. */
@@ -93,6 +96,9 @@ void pco__add_child(lua_State *L, int parent);
 /* Before the Backend at `parent` closes: its Sandboxes on other portals are
  * closed, those on its own loop are marked. */
 void pco__close_children(lua_State *L, int parent);
+/* Before the one with this id is destroyed: the same for it alone; true if it
+ * was on another portal, and so is closed now. */
+bool pco__close_child(lua_State *L, int parent, const char *id);
 /* Refuses a sync call inside an async task, and any call after a fork. */
 void pco__check_caller(lua_State *L, const char *operation, bool allow);
 
