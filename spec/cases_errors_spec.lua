@@ -10,12 +10,15 @@ local portico = require("portico")
 local nothing_left = leaks.frame()
 local on_local, raises = facades.on_local, facades.raises
 
--- Pids of the agents that are our descendants.
+-- Pids of our children that are agents; not of what those started.
 local function agents()
   local found = {}
+  local self = env.read("/proc/self/stat"):match("^%d+")
   for description in pairs(leaks.snapshot()) do
     local pid, comm = description:match("^process (%d+) (%S+)")
-    if pid and comm:find("^portico") then
+    local stat = pid and comm:find("^portico")
+      and env.read("/proc/" .. pid .. "/stat")
+    if stat and stat:match("^%d+ %(.*%) %S (%d+)") == self then
       found[tonumber(pid)] = true
     end
   end

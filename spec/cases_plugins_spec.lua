@@ -52,9 +52,9 @@ describe("loading plugins:", function()
           messages[err.message] = true
         end
         env.write(directory .. "/bad.so", "")
-        check(directory .. "/bad.so", "too short")
+        check(directory .. "/bad.so", "ELF")
         env.write(directory .. "/text.so", ("no ELF "):rep(1000))
-        check(directory .. "/text.so", "invalid ELF header")
+        check(directory .. "/text.so", "ELF")
         -- The 19th byte of an ELF file is its machine.
         local image = env.read(good)
         env.write(directory .. "/machine.so",
@@ -63,7 +63,7 @@ describe("loading plugins:", function()
         check(plugin("undefined_symbol"), "undefined symbol: .*missing_fn")
         check(plugin("needs_library"), "libportico%-nope%.so")
         env.sh("mkdir " .. directory .. "/d.so")
-        check(directory .. "/d.so", "regular file")
+        check(directory .. "/d.so", "directory")
         check(directory .. "/missing.so", "[Nn]o such file")
         check(plugin("no_symbol"), "pco_plugin_entry_v0")
         check(plugin("other_abi"), "ABI")

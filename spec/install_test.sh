@@ -65,6 +65,12 @@ only_pco_symbols() {
     grep -v -e '^pco_[^_]' -e '^PORTICO_0'
 }
 
+# It is linked without -z defs, since it takes Lua from the program: a function
+# of its own that is missing would be found at run time only.
+lacks_only_lua() {
+  ! nm -D --undefined-only "$libdir/libportico.so" | grep 'pco_'
+}
+
 # As its README says, with the paths of the prefix.
 build_template() {
   ${CC:-cc} -std=c11 -fPIC -fvisibility=hidden -shared -Wl,-z,defs \
@@ -106,6 +112,7 @@ check "a plain Lua runs it" plain_lua -e "$code"
 check "the agent needs no library" moved_agent_is_static
 check "a plugin exports its entry only" one_symbol
 check "the library exports pco_ only" only_pco_symbols
+check "the library lacks nothing of its own" lacks_only_lua
 check "nothing points at the build tree" no_path_of_the_build
 check "pkg-config finds the moved prefix" pkg_config_follows
 check "the template plugin builds against the installed header" build_template

@@ -27,14 +27,26 @@ void pco__chunks_prepend(pco__chunks *q, pco__chunk *c) {
   q->count++;
 }
 
+pco__chunk *pco__chunk_new(uint8_t stream, size_t size) {
+  pco__chunk *c = malloc(sizeof *c + size);
+  if (!c)
+    return NULL;
+  *c = (pco__chunk){.stream = stream, .len = size};
+  return c;
+}
+
+pco__chunk *pco__chunk_trim(pco__chunk *c, size_t len) {
+  pco__chunk *smaller = len < c->len / 2 ? realloc(c, sizeof *c + len) : NULL;
+  c = smaller ? smaller : c;
+  c->len = len;
+  return c;
+}
+
 int pco__chunks_add(pco__chunks *q, uint8_t stream, const void *data,
                     size_t len) {
-  pco__chunk *c = malloc(sizeof *c + len);
+  pco__chunk *c = pco__chunk_new(stream, len);
   if (!c)
     return UV_ENOMEM;
-  c->stream = stream;
-  c->start = 0;
-  c->len = len;
   memcpy(c->data, data, len);
   pco__chunks_append(q, c);
   return 0;

@@ -27,6 +27,11 @@ typedef struct pco__chunks {
   size_t count;
 } pco__chunks;
 
+/* Makes an empty chunk with room for `size` bytes; NULL without memory. */
+pco__chunk *pco__chunk_new(uint8_t stream, size_t size);
+/* Sets the length of a new chunk and gives back room that is mostly empty. */
+pco__chunk *pco__chunk_trim(pco__chunk *c, size_t len);
+
 void pco__chunks_init(pco__chunks *q);
 /* Copies len bytes to a new chunk at the end; 0 or UV_ENOMEM. */
 int pco__chunks_add(pco__chunks *q, uint8_t stream, const void *data,

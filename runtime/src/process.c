@@ -143,6 +143,24 @@ static bool wants_output(const pco__process *p) {
   return (p->reader || p->reader_open) && p->queue.bytes < PCO__QUEUE_BYTES;
 }
 
+bool pco__process_queues(const pco__process *p) {
+  return !p->exec && !p->released && !draining(p);
+}
+
+/* Whoever has enough stops what feeds him. */
+static void hold_back(pco__process *p) {
+  if (wants_output(p))
+    return;
+  for (int i = 0; i < 2; i++)
+    pco__stream_flow(&p->streams[i], false);
+}
+
+void pco__process_output_chunk(pco__process *p, pco__chunk *c) {
+  p->streams[c->stream].bytes += c->len;
+  pco__chunks_append(&p->queue, c);
+  hold_back(p);
+}
+
 void pco__process_output(pco__process *p, uint8_t stream, const char *data,
                          size_t len) {
   p->streams[stream].bytes += len;
@@ -154,9 +172,7 @@ void pco__process_output(pco__process *p, uint8_t stream, const char *data,
     pco__capture_add(&p->captures[stream], data, len);
   else
     pco__chunks_add(&p->queue, stream, data, len);
-  if (!wants_output(p))
-    for (int i = 0; i < 2; i++)
-      pco__stream_flow(&p->streams[i], false);
+  hold_back(p);
 }
 
 bool pco__sink_push(const pco_host *host, pco_sink *sink, const void *data,

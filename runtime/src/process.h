@@ -166,6 +166,10 @@ void pco__process_lost(pco__process *p, pco__error *err);
 void pco__process_killed(pco__process *p, const int64_t *survivors, int n);
 void pco__process_output(pco__process *p, uint8_t stream, const char *data,
                          size_t len);
+/* True if output is queued for a reader now: then whole chunks are welcome. */
+bool pco__process_queues(const pco__process *p);
+/* As pco__process_output, of a chunk (taken), while pco__process_queues. */
+void pco__process_output_chunk(pco__process *p, pco__chunk *c);
 /* A stream ended, or what feeds it changed. */
 void pco__process_update(pco__process *p);
 void pco__process_input_done(pco__process *p, pco__error *err);

@@ -48,15 +48,38 @@ void pco__stream_close(pco__stream *s, bool held) {
   close_fd(s);
 }
 
+/* Reads into a chunk that is handed on as it is: one copy less on the way to a
+ * reader. */
+static ssize_t read_chunk(pco__stream *s, size_t limit) {
+  pco__chunk *c = pco__chunk_new(s->index, limit);
+  if (!c) {
+    errno = ENOMEM;
+    return -1;
+  }
+  ssize_t n = read(s->fd, c->data, limit);
+  if (n > 0)
+    pco__process_output_chunk(s->process, pco__chunk_trim(c, (size_t)n));
+  else
+    free(c);
+  return n;
+}
+
+static ssize_t read_bytes(pco__stream *s, size_t limit) {
+  char buffer[READ_SIZE];
+  ssize_t n = read(s->fd, buffer, limit);
+  if (n > 0)
+    pco__process_output(s->process, s->index, buffer, (size_t)n);
+  return n;
+}
+
 /* Reads at most `limit` bytes; false if there is nothing more to take now. */
 static bool read_some(pco__stream *s, size_t limit) {
-  char buffer[READ_SIZE];
-  ssize_t n = read(s->fd, buffer, limit < READ_SIZE ? limit : READ_SIZE);
-  if (n > 0) {
-    pco__process_output(s->process, s->index, buffer, (size_t)n);
+  limit = limit < READ_SIZE ? limit : READ_SIZE;
+  ssize_t n = pco__process_queues(s->process) ? read_chunk(s, limit)
+                                              : read_bytes(s, limit);
+  if (n > 0)
     return (size_t)n == READ_SIZE;
-  }
-  if (n < 0 && (errno == EAGAIN || errno == EINTR))
+  if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM))
     return false;
   pco__stream_close(s, false);
   return false;

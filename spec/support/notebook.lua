@@ -57,15 +57,16 @@ function Notebook:text()
     .. table.concat(self.unordered, "\n")
 end
 
--- Objects of one facade: backend, sandbox, fs, process (a cat with a pipe),
--- result, iterator (over lines), and a list of all.
+-- Objects of one facade: backend, sandbox, fs, process (a cat with a pipe that
+-- nobody reads), result, iterator (over the lines of another process), and a
+-- list of all.
 local function make_objects(P, backend)
   local sandbox = P.sandbox({ backend = backend })
   local process = sandbox:spawn({ "cat" }, { stdin = "pipe" })
   local objects = {
     sandbox = sandbox, backend = sandbox.backend, fs = sandbox.fs,
     process = process, result = sandbox:exec({ "true" }),
-    iterator = process:lines(),
+    iterator = sandbox:spawn({ "cat" }, { stdin = "pipe" }):lines(),
   }
   objects.all = {
     objects.sandbox, objects.backend, objects.fs, objects.process,

@@ -570,10 +570,15 @@ portable("Process: poll, signal, kill, close", function(_, sb, t)
   t:try("wait", u.wait, u)
   t:try("signal", u.signal, u, "TERM")
   t:try("lines", u.lines, u)
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "kill option", u.kill, u,
+  t:try("kill", u.kill, u)
+  local v = sb:spawn({ "sleep", "30" })
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "kill option", v.kill, v,
     { garce = 1 })
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "grace", u.kill, u,
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "grace", v.kill, v,
     { grace = -1 })
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "close option", v.close, v,
+    { garce = 1 })
+  t:note("alive", v:poll(), v:close())
 end)
 
 portable("Process: timeout of spawn", function(_, sb, t)
