@@ -76,7 +76,7 @@ describe("loading plugins:", function()
         check(plugin("twice"), "twice")
         env.write(directory .. "/open.so", image)
         env.sh("chmod 666 " .. directory .. "/open.so")
-        check(directory .. "/open.so", "writable by others")
+        check(directory .. "/open.so", "written by anyone")
       end)
       -- A good one can be loaded afterwards.
       local backend = P.open(good)

@@ -26,8 +26,10 @@
 #include "sandbox.h"
 #include "stream.h"
 
-#define PCO__MAX_SURVIVORS      64
-#define PCO__QUEUE_BYTES        (256u * 1024) /* held for a reader */
+#define PCO__MAX_SURVIVORS 64
+#define PCO__QUEUE_BYTES                                                       \
+  (1024u * 1024) /* held for a reader; less                                    \
+                   starves a sync one */
 #define PCO__DEFAULT_MAX_OUTPUT (16u * 1024 * 1024)
 #define PCO__DEFAULT_GRACE_NS   (2u * UINT64_C(1000000000))
 #define PCO__DEFAULT_DRAIN_NS   UINT64_C(250000000)
