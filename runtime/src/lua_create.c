@@ -260,8 +260,6 @@ static int core_open(lua_State *L) {
   check_name(L, 1, "open", "the backend's name");
   pco__check_options(L, AT_OPTIONS, "open", known);
   pco__check_caller(L, "open", allow_in_tasks(L, AT_OPTIONS, "open"));
-  if (!pco__is_sync(L))
-    pco__check_wait(L, &pco__open_class);
   pco__loop *loop = choose_loop(L, AT_OPTIONS, "open");
   guard_portal(L, loop);
   pco__op *op = pco__new_op(L, &pco__open_class, sizeof(pco__open_op), loop);

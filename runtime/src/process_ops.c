@@ -115,12 +115,14 @@ void pco__op_fed(pco__op *op, pco__process *p) {
 }
 
 static void read_cancel(pco__op *op) {
-  pco__process_op *o = op_of(op);
-  if (o->process->reader == op)
-    o->process->reader = NULL;
+  pco__process *p = op_of(op)->process;
+  pco__process_ref(p); /* the op and its reference may go with completion */
+  if (p->reader == op)
+    p->reader = NULL;
   pco__op_complete(op,
                    pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
-  pco__process_update(o->process);
+  pco__process_update(p);
+  pco__process_unref(p);
 }
 
 void pco__process_end_reader(pco__process *p) {
@@ -238,9 +240,11 @@ static void wait_start(pco__op *op) {
 
 static void wait_cancel(pco__op *op) {
   pco__process *p = op_of(op)->process;
+  pco__process_ref(p);
   pco__op_complete(op,
                    pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
   pco__process_update(p);
+  pco__process_unref(p);
 }
 
 const pco__op_class pco__wait_class = {.name = "process.wait",

@@ -31,7 +31,10 @@ static void open_destroy(pco__op *op) {
   pco__backend_unref(o->backend);
 }
 
+/* A plugin's open does not wait, so the op is over at once, in a task or not.
+ */
 const pco__op_class pco__open_class = {.name = "open",
+                                       .shielded = true,
                                        .start = open_start,
                                        .push = pco__push_opened,
                                        .destroy = open_destroy};

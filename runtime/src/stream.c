@@ -89,13 +89,15 @@ void pco__stream_pump(pco__stream *s) {
   int there = 0;
   if (!s->open || s->fd < 0 || ioctl(s->fd, FIONREAD, &there) < 0)
     return;
+  /* Always with a whole buffer: of a packet (a pipe that the command made
+   * O_DIRECT) a shorter read would lose the rest. */
+  uint64_t enough = s->bytes + (uint64_t)there;
   do {
     uint64_t before = s->bytes;
-    read_some(s, there > 0 ? (size_t)there : 1);
+    read_some(s, READ_SIZE);
     if (s->bytes == before)
       return;
-    there -= (int)(s->bytes - before);
-  } while (s->open && there > 0);
+  } while (s->open && s->bytes < enough);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
