@@ -91,7 +91,6 @@ end
 ---directories, by its exact name; trusted scripts may give the path of a
 ---`.so`. Raises NotFoundError for an unknown name, PluginError with the reason
 ---when a plugin is refused.
----@async
 ---@param name string
 ---@param settings table<string, string|number|boolean>? the backend's own
 ---@param options portico.OpenOptions?

@@ -10,6 +10,10 @@
 #include "process_ops.h"
 #include "sink.h"
 
+/* Long enough for a short command to end, short enough that nobody notices when
+ * a long one fills its pipe. */
+#define PATIENCE_NS UINT64_C(1000000)
+
 /* ---- life ---------------------------------------------------------------- */
 
 void pco__process_ref(pco__process *p) {
@@ -60,6 +64,7 @@ static int copy_argv(pco__process *p, char **argv) {
 }
 
 static void on_drained(pco__timer *timer);
+static void on_patience(pco__timer *timer);
 
 static void init_lists(pco__process *p) {
   pco__list_init(&p->node);
@@ -68,6 +73,7 @@ static void init_lists(pco__process *p) {
   pco__list_init(&p->killers);
   pco__chunks_init(&p->queue);
   p->drain_timer.fn = on_drained;
+  p->patience.fn = on_patience;
 }
 
 pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
@@ -137,7 +143,7 @@ static bool wants_output(const pco__process *p) {
   if (p->released)
     return true;
   if (p->exec)
-    return !pco__exec_full(p->exec);
+    return !p->patience.index && !pco__exec_full(p->exec);
   if (draining(p))
     return true;
   return (p->reader || p->reader_open) && p->queue.bytes < PCO__QUEUE_BYTES;
@@ -199,6 +205,11 @@ void pco__sink_eof(const pco_host *host, pco_sink *sink, int status) {
   pco__stream *s = (pco__stream *)(void *)sink;
   pco__stream_close(s, false);
   pco__process_update(s->process);
+}
+
+/* From now on output is looked at as it comes. */
+static void on_patience(pco__timer *timer) {
+  pco__process_update(PCO_CONTAINER(timer, pco__process, patience));
 }
 
 static void capture_queue(pco__process *p) {
@@ -333,8 +344,11 @@ void pco__process_started(pco__process *p, int64_t pid) {
   p->started = true;
   p->pid = pid;
   start_wished_kill(p);
-  if (p->exec)
+  if (p->exec) {
+    if (!p->exec->wants_chunks)
+      pco__timer_start(p->loop, &p->patience, PATIENCE_NS);
     pco__exec_started(p->exec);
+  }
   if (p->spawn_op) {
     pco__op *op = p->spawn_op;
     p->spawn_op = NULL;
@@ -358,6 +372,7 @@ static void end_with_error(pco__process *p, pco__error *err) {
   }
   pco__process_ref(p);
   p->error = err;
+  pco__timer_stop(p->loop, &p->patience);
   p->kill_wished = false;
   p->kills = 0;
   for (int i = 0; i < 2; i++) {
@@ -406,9 +421,16 @@ void pco__process_lost(pco__process *p, pco__error *err) {
 }
 
 void pco__process_exited(pco__process *p, const pco__exit *exit) {
+  pco__process_ref(p);
   p->has_exit = true;
   p->exit = *exit;
+  pco__timer_stop(p->loop, &p->patience);
+  /* What it wrote and the end of its streams are mostly there already. */
+  for (int i = 0; i < 2; i++)
+    if (wants_output(p))
+      pco__stream_pump(&p->streams[i]);
   pco__process_update(p);
+  pco__process_unref(p);
 }
 
 void pco__process_killed(pco__process *p, const int64_t *survivors, int n) {

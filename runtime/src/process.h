@@ -131,6 +131,8 @@ typedef struct pco__process {
   bool drain_asked; /* by poll: unclaimed output goes to the captures */
   pco__capture captures[2];
   pco__timer drain_timer;
+  pco__timer patience; /* an exec that only captures looks at its output when
+                          this is over or the command has ended */
   pco__result *result; /* a reference */
   pco__node waiters;   /* wait, and kill after its kill */
   pco__op *reader;     /* a read, or NULL */

@@ -24,8 +24,8 @@ typedef struct pco__agent_process {
   pco__link_request spawn;
   pco__process *process; /* a reference while spawn is pending */
   uint64_t target;
-  int in_fd; /* our end of stdin; -1: none */
-  uv_poll_t *in_poll;
+  int in_fd;          /* our end of stdin; -1: none */
+  uv_poll_t *in_poll; /* NULL until the pipe was full */
 } pco__agent_process;
 
 /* A SIGNAL or KILL on its way. */
@@ -189,41 +189,15 @@ static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
   }
 }
 
-static int open_stdin(pco__process *p, int fd) {
-  pco__agent_process *a = p->agent;
-  a->in_poll = calloc(1, sizeof *a->in_poll);
-  int rc = a->in_poll ? uv_poll_init(&p->loop->uv, a->in_poll, fd) : UV_ENOMEM;
-  if (rc < 0) {
-    free(a->in_poll);
-    a->in_poll = NULL;
-    close(fd);
-    return rc;
-  }
-  a->in_poll->data = p;
-  a->in_fd = fd;
-  p->stdin_open = true;
-  return 0;
-}
-
-/* Hands our ends to their owners; each takes its descriptor whatever happens.
- */
-static int open_ours(pco__process *p, ends *e) {
-  int rc = 0;
-  for (int i = 1; i < 3; i++) {
-    int fd = e->ours[i];
+/* Hands our ends to their owners. */
+static void open_ours(pco__process *p, ends *e) {
+  for (int i = 1; i < 3; i++)
+    if (e->ours[i] >= 0)
+      pco__stream_open_fd(&p->streams[i - 1], e->ours[i]);
+  p->agent->in_fd = e->ours[0];
+  p->stdin_open = e->ours[0] >= 0;
+  for (int i = 0; i < 3; i++)
     e->ours[i] = -1;
-    if (fd < 0)
-      continue;
-    int opened = pco__stream_open_fd(&p->streams[i - 1], fd);
-    rc = rc < 0 ? rc : opened;
-  }
-  int fd = e->ours[0];
-  e->ours[0] = -1;
-  if (fd >= 0) {
-    int opened = open_stdin(p, fd);
-    rc = rc < 0 ? rc : opened;
-  }
-  return rc;
 }
 
 static void fail(pco__process *p, int rc, const char *what) {
@@ -259,14 +233,13 @@ static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
   a->target = pco__link_next(link);
   encode(&frame, a->target, opts, &e);
   rc = end_frame(&frame);
-  if (rc == 0)
-    rc = open_ours(p, &e);
   if (rc < 0) {
     close_ends(&e);
     pco_wire_buf_free(&frame);
     fail(p, rc, "starting the command");
     return;
   }
+  open_ours(p, &e);
   int fds[3];
   uint8_t n = 0;
   for (int i = 0; i < 3; i++)
@@ -379,14 +352,31 @@ static int write_some(pco__process *p) {
   return 1;
 }
 
+/* Waits until the pipe takes more; 0 or an error. */
+static int watch_stdin(pco__process *p) {
+  pco__agent_process *a = p->agent;
+  if (!a->in_poll) {
+    uv_poll_t *poll = calloc(1, sizeof *poll);
+    int rc = poll ? uv_poll_init(&p->loop->uv, poll, a->in_fd) : UV_ENOMEM;
+    if (rc < 0) {
+      free(poll);
+      return rc;
+    }
+    poll->data = p;
+    a->in_poll = poll;
+  }
+  return uv_poll_start(a->in_poll, UV_WRITABLE, on_writable);
+}
+
 static void go_on(pco__process *p) {
   pco__agent_process *a = p->agent;
   int rc = a->in_fd < 0 ? UV_EPIPE : write_some(p);
   if (rc == 0) {
-    uv_poll_start(a->in_poll, UV_WRITABLE, on_writable);
-    return;
+    rc = watch_stdin(p);
+    if (rc == 0)
+      return;
   }
-  if (a->in_fd >= 0)
+  if (a->in_poll)
     uv_poll_stop(a->in_poll);
   pco__process_input_done(
       p, rc > 0 ? NULL
@@ -415,7 +405,8 @@ static void agent_close_stdin(pco__process *p) {
   pco__agent_process *a = p->agent;
   if (a->in_fd < 0)
     return;
-  uv_close((uv_handle_t *)a->in_poll, free_poll);
+  if (a->in_poll)
+    uv_close((uv_handle_t *)a->in_poll, free_poll);
   a->in_poll = NULL;
   close(a->in_fd);
   a->in_fd = -1;

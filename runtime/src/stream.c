@@ -33,7 +33,8 @@ static void free_poll(uv_handle_t *handle) {
 static void close_fd(pco__stream *s) {
   if (s->fd < 0)
     return;
-  uv_close((uv_handle_t *)s->poll, free_poll);
+  if (s->poll)
+    uv_close((uv_handle_t *)s->poll, free_poll);
   s->poll = NULL;
   close(s->fd);
   s->fd = -1;
@@ -115,19 +116,24 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
   pco__process_unref(p);
 }
 
-int pco__stream_open_fd(pco__stream *s, int fd) {
-  s->poll = calloc(1, sizeof *s->poll);
-  int rc =
-      s->poll ? uv_poll_init(&s->process->loop->uv, s->poll, fd) : UV_ENOMEM;
-  if (rc < 0) {
-    free(s->poll);
-    s->poll = NULL;
-    close(fd);
-    return rc;
-  }
-  s->poll->data = s;
+void pco__stream_open_fd(pco__stream *s, int fd) {
   s->fd = fd;
   s->open = true;
+}
+
+/* The watcher is made when bytes are waited for the first time: most commands
+ * end before that, and each watcher costs five system calls. */
+static int make_poll(pco__stream *s) {
+  if (s->poll)
+    return 0;
+  uv_poll_t *poll = calloc(1, sizeof *poll);
+  int rc = poll ? uv_poll_init(&s->process->loop->uv, poll, s->fd) : UV_ENOMEM;
+  if (rc < 0) {
+    free(poll);
+    return rc;
+  }
+  poll->data = s;
+  s->poll = poll;
   return 0;
 }
 
@@ -137,8 +143,10 @@ void pco__stream_flow(pco__stream *s, bool on) {
   s->flowing = on;
   if (s->flow)
     s->flow(s, on);
-  else if (on)
-    uv_poll_start(s->poll, UV_READABLE, on_poll);
-  else
+  else if (!on)
     uv_poll_stop(s->poll);
+  else if (make_poll(s) < 0)
+    pco__stream_close(s, true); /* out of memory: nobody can watch it */
+  else
+    uv_poll_start(s->poll, UV_READABLE, on_poll);
 }

@@ -16,17 +16,18 @@ typedef struct pco__stream {
   uint8_t index;                /* PCO__STDOUT or PCO__STDERR */
   bool open;                    /* bytes may still come */
   bool flowing;
-  bool held;      /* it did not end, but was given up */
-  uint64_t bytes; /* all that came */
-  int fd;         /* -1: not a pipe */
-  uv_poll_t *poll;
-  pco_sink *sink;                               /* not a sink: NULL */
+  bool held;       /* it did not end, but was given up */
+  uint64_t bytes;  /* all that came */
+  int fd;          /* -1: not a pipe */
+  uv_poll_t *poll; /* NULL before it is waited for */
+  pco_sink *sink;  /* not a sink: NULL */
   void (*flow)(struct pco__stream *s, bool on); /* a plugin's */
 } pco__stream;
 
 void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index);
-/* Makes it read a pipe's end, which it owns from now on; 0 or an error. */
-int pco__stream_open_fd(pco__stream *s, int fd);
+/* Makes it read a pipe's end, which does not block and which it owns from now
+ * on. */
+void pco__stream_open_fd(pco__stream *s, int fd);
 /* Lets bytes come, or not. */
 void pco__stream_flow(pco__stream *s, bool on);
 /* Takes what lies in the pipe right now, at most what was there at entry. */

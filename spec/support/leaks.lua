@@ -76,13 +76,28 @@ local function children()
   return found
 end
 
+-- Directories that agents of other test runs work in, by name.
+local function used_by_others()
+  local all, self = processes(), own_pid()
+  local used = {}
+  for pid, process in pairs(all) do
+    if process.comm:find("^portico%-agent") and process.parent ~= self then
+      local line = env.read("/proc/" .. pid .. "/cmdline") or ""
+      for name in line:gmatch("portico%-local%-%w+") do
+        used[name] = true
+      end
+    end
+  end
+  return used
+end
+
 -- Workspaces of `local` whose owner is this account.
 local function directories()
-  local found = {}
+  local found, used = {}, used_by_others()
   local uid = lfs.attributes("/proc/self", "uid")
   local root = os.getenv("TMPDIR") or "/tmp"
   for name in lfs.dir(root) do
-    if name:find("^portico%-local%-")
+    if name:find("^portico%-local%-") and not used[name]
       and lfs.symlinkattributes(root .. "/" .. name, "uid") == uid
     then
       found["directory " .. root .. "/" .. name] = true
