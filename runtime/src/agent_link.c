@@ -20,8 +20,9 @@
 #define READ_CHUNK     (64u * 1024)
 #define READ_BUDGET    (1024u * 1024) /* bytes a turn */
 #define WRITABLE_BELOW (256u * 1024)
-#define DEADLINE_NS    (30u * UINT64_C(1000000000))
 #define RETRY_NS       UINT64_C(5000000)
+
+uint64_t pco__link_patience = 30u * UINT64_C(1000000000);
 
 typedef struct out_frame {
   struct out_frame *next;
@@ -108,10 +109,30 @@ static void drop(pco__link_request *r) {
   pco__list_remove(&r->node);
 }
 
+/* Timers run before the sockets are read: if it was this loop that did not turn
+ * for so long, the answer may lie there already.  So there is a second chance,
+ * a short one. */
 static void on_deadline(pco__timer *timer) {
   pco__link_request *r = PCO_CONTAINER(timer, pco__link_request, deadline);
+  if (!r->overdue) {
+    r->overdue = true;
+    pco__timer_start(r->link->loop, timer, pco__link_patience / 32);
+    return;
+  }
   link_fail(r->link, pco__error_new(PCO_ECONN, PCO_SOURCE_AGENT, NULL,
-                                    "the agent did not answer for 30 s"));
+                                    "the agent did not answer in time"));
+}
+
+void pco__link_expect(pco__link_request *r, uint64_t after) {
+  if (!r->link || r->link->fd < 0 || pco__list_empty(&r->node))
+    return;
+  uint64_t now = uv_hrtime();
+  uint64_t most = UINT64_MAX - now - pco__link_patience;
+  after = (after < most ? after : most) + pco__link_patience;
+  if (r->deadline.index && r->deadline.at <= now + after)
+    return;
+  r->overdue = false;
+  pco__timer_start(r->link->loop, &r->deadline, after);
 }
 
 static void tell_all(pco__link *link) {
@@ -323,7 +344,7 @@ void pco__link_request_send(pco__link *link, pco__link_request *r,
     return;
   }
   if (prompt)
-    pco__timer_start(link->loop, &r->deadline, DEADLINE_NS);
+    pco__link_expect(r, 0);
   queue_frame(link, frame, fds, n_fds);
 }
 

@@ -31,6 +31,7 @@ struct pco__link_request {
   uint64_t id;
   uint16_t type; /* PCO_WIRE_SPAWN ... */
   pco__timer deadline;
+  bool overdue; /* the deadline has passed once */
   /* Gets each frame of a type that may answer; the fields were checked for
    * format.  Returns 0, or -EPROTO to end the link.  After a final frame the
    * request is no longer the link's. */
@@ -53,7 +54,7 @@ void pco__link_close(pco__link *link, pco__error *err);
 uint64_t pco__link_next(pco__link *link);
 /* Sends a frame that starts request r; r->frame and r->lost are set.  Takes the
  * frame's memory and the descriptors, whatever happens.  With `prompt` the
- * agent has 30 s to answer.  A link that is dead or a frame that could not be
+ * answer is expected at once.  A link that is dead or a frame that could not be
  * made is told by r->lost, in the next turn. */
 void pco__link_request_send(pco__link *link, pco__link_request *r,
                             pco_wire_buf *frame, const int *fds, uint8_t n_fds,
@@ -64,10 +65,16 @@ void pco__link_send(pco__link *link, pco_wire_buf *frame);
 size_t pco__link_queued(const pco__link *link);
 /* Calls call->fn once, when little waits to be sent or the link has died. */
 void pco__link_when_writable(pco__link *link, pco__call *call);
-/* Stops the 30 s clock of a request whose first answer came. */
+/* A pending request must be answered within `after` ns and the agent's 30 s
+ * more, or the link dies; an earlier deadline stays. */
+void pco__link_expect(pco__link_request *r, uint64_t after);
+/* Stops the clock of a request whose first answer came. */
 void pco__link_answered(pco__link_request *r);
 /* The sandbox at the other end; for dead(). */
 void pco__link_set_owner(pco__link *link, struct pco__sandbox *owner);
 struct pco__sandbox *pco__link_owner(const pco__link *link);
+
+/* Those 30 s, in ns.  Only tests change it, before they open a link. */
+extern uint64_t pco__link_patience;
 
 #endif /* PCO_AGENT_LINK_H */

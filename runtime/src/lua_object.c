@@ -93,12 +93,17 @@ static void leave(pco__handle *h) {
   }
 }
 
-static void warn_unclosed(const pco__handle *h) {
-  if (h->kind == PCO__SANDBOX && !h->closed)
-    pco__log_write(&h->lua->runtime.log, PCO_LOG_WARNING,
-                   "sandbox %s was not closed; it is closed now that it was "
-                   "collected",
-                   h->sandbox->id);
+/* Tells the logger and, where the script has them on, Lua's warnings. */
+static void warn_unclosed(lua_State *L, const pco__handle *h) {
+  if (h->kind != PCO__SANDBOX || h->closed)
+    return;
+  pco__log_write(&h->lua->runtime.log, PCO_LOG_WARNING,
+                 "sandbox %s was not closed; it is closed now that it was "
+                 "collected",
+                 h->sandbox->id);
+  lua_warning(L, "portico: sandbox ", 1);
+  lua_warning(L, h->sandbox->id, 1);
+  lua_warning(L, " was not closed", 0);
 }
 
 static int handle_gc(lua_State *L) {
@@ -111,7 +116,7 @@ static int handle_gc(lua_State *L) {
     h->kind = -1;
     return 0;
   }
-  warn_unclosed(h);
+  warn_unclosed(L, h);
   leave(h);
   if (h->uses_portal)
     pco__portal_release(h->portal, false);

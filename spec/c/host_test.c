@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Portico inside a C program that lives on: what it leaves alone (signal
+ * dispositions, the host's own children, descriptors, threads), lua_close in
+ * every state of its objects, and a host that forks.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <lauxlib.h>
+#include <lualib.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lua_core.h"
+
+static int failed, count;
+
+static void ok(bool good, const char *text) {
+  printf("%sok %d - %s\n", good ? "" : "not ", ++count, text);
+  fflush(stdout);
+  failed += !good;
+}
+
+static int entries(const char *path) {
+  DIR *d = opendir(path);
+  int n = 0;
+  while (d && readdir(d))
+    n++;
+  if (d)
+    closedir(d);
+  return n;
+}
+
+static lua_State *new_state(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  luaL_requiref(L, "portico.core", pco_lua_open, 0);
+  lua_settop(L, 0);
+  return L;
+}
+
+static bool run(lua_State *L, const char *code) {
+  if (luaL_dostring(L, code) == LUA_OK)
+    return true;
+  printf("# %s\n", luaL_tolstring(L, -1, NULL));
+  lua_settop(L, 0);
+  return false;
+}
+
+/* ---- dispositions and children ------------------------------------------- */
+
+static volatile sig_atomic_t children;
+
+static void on_child(int signo) {
+  (void)signo;
+  children++;
+}
+
+static void read_dispositions(struct sigaction table[65]) {
+  for (int i = 1; i <= 64; i++)
+    sigaction(i, NULL, &table[i]);
+}
+
+static bool same_dispositions(struct sigaction a[65], struct sigaction b[65]) {
+  for (int i = 1; i <= 64; i++)
+    if (a[i].sa_handler != b[i].sa_handler || a[i].sa_flags != b[i].sa_flags)
+      return false;
+  return true;
+}
+
+static const char both_facades[] =
+    "local s = require 'portico.sync'\n"
+    "local sb = s.sandbox{backend = 'local'}\n"
+    "assert(sb:exec('exit 3').code == 3)\n"
+    "assert(sb:exec({'cat'}, {input = ('x'):rep(1e6)}).stdout_bytes == 1e6)\n"
+    "assert(sb:exec('exit 7', {input = ('x'):rep(1e6)}).code == 7)\n"
+    "sb:close()\n"
+    "local a = require 'portico'\n"
+    "a.run(function()\n"
+    "  local sb <close> = a.sandbox{backend = 'local'}\n"
+    "  assert(sb:exec('exit 4').code == 4)\n"
+    "  assert(sb:exec('exit 7', {input = ('x'):rep(1e6)}).code == 7)\n"
+    "end)\n";
+
+static void test_manners(void) {
+  static struct sigaction before[65];
+  static struct sigaction after[65];
+  struct sigaction sa = {.sa_handler = on_child};
+  sigaction(SIGCHLD, &sa, NULL);
+  mode_t mask = umask(027);
+  char cwd[4096];
+  char cwd_after[4096];
+  read_dispositions(before);
+  ok(getcwd(cwd, sizeof cwd) != NULL, "the host has a directory");
+  lua_State *L = new_state();
+  ok(run(L, both_facades), "both facades work under a host's SIGCHLD handler");
+  pid_t pid = fork();
+  if (pid == 0)
+    _exit(3);
+  children = 0;
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    ;
+  ok(WIFEXITED(status) && WEXITSTATUS(status) == 3,
+     "the host waits for its own child");
+  ok(children > 0, "the host's handler was called");
+  lua_close(L);
+  read_dispositions(after);
+  ok(same_dispositions(before, after), "no disposition was changed");
+  ok(umask(mask) == 027, "the umask was not changed");
+  ok(getcwd(cwd_after, sizeof cwd_after) && strcmp(cwd, cwd_after) == 0,
+     "the directory was not changed");
+}
+
+static void test_ignored_children(void) {
+  signal(SIGCHLD, SIG_IGN);
+  lua_State *L = new_state();
+  ok(run(L, both_facades), "both facades work where SIGCHLD is ignored");
+  lua_close(L);
+  signal(SIGCHLD, SIG_DFL);
+}
+
+/* ---- lua_close in a host that lives on ------------------------------------
+ */
+
+static const char *const unclosed[] = {
+    "sb = require'portico.sync'.sandbox{backend='local'}\n",
+    "sb = require'portico.sync'.sandbox{backend='local'}\n"
+    "p = sb:spawn('sleep 100')\n",
+    "a = require'portico'\n"
+    "a.run(function() sb = a.sandbox{backend='local'}\n"
+    "p = sb:spawn('yes') end)\n",
+    "a = require'portico'\n"
+    "a.run(function() sb = a.sandbox{backend='local'}\n"
+    "p = sb:spawn('yes') it = p:chunks() it() end)\n",
+    "b = require'portico.sync'.open('local') sb = b:create()\n"
+    "p = sb:spawn('yes') it = p:lines() it()\n",
+    "q = require'portico.portal'.open()\n"
+    "sb = require'portico.sync'.sandbox{backend='local', portal=q}\n",
+    "pcall(require'portico'.run, function()\n"
+    "  sb = require'portico'.sandbox{backend='null'}\n"
+    "  sb:spawn{'sleep', '100'} error('x') end)\n",
+};
+
+static void test_close(void) {
+  int fds = entries("/proc/self/fd");
+  int threads = entries("/proc/self/task");
+  bool good = true;
+  for (int round = 0; round < 3; round++)
+    for (size_t i = 0; i < sizeof unclosed / sizeof *unclosed; i++) {
+      lua_State *L = new_state();
+      good = run(L, unclosed[i]) && good;
+      lua_close(L);
+    }
+  ok(good, "scripts that close nothing run");
+  ok(entries("/proc/self/fd") == fds, "lua_close leaves no descriptor");
+  ok(entries("/proc/self/task") == threads, "lua_close leaves no thread");
+  ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD,
+     "lua_close leaves no child");
+}
+
+/* ---- a host that forks -----------------------------------------------------
+ */
+
+static const char in_child[] =
+    "local function code(f, ...)\n"
+    "  local ok, e = pcall(f, ...)\n"
+    "  assert(not ok and e.code == 'PCO_EFORKED', tostring(e))\n"
+    "end\n"
+    "code(s.exec, s, {'true'})\n"
+    "code(s.fs.read, s.fs, 'x')\n"
+    "code(p.wait, p)\n"
+    "code(s.close, s)\n"
+    "code(require'portico.sync'.sandbox, {backend = 'local'})\n"
+    "code(require'portico'.run, print)\n";
+
+static void test_fork(void) {
+  lua_State *L = new_state();
+  ok(run(L, "s = require'portico.sync'.sandbox{backend='local'}\n"
+            "p = s:spawn('sleep 100')\n"
+            "a = require'portico'\n"
+            "a.run(function() t = a.sandbox{backend='local'} end)\n"),
+     "sandboxes are open");
+  pid_t pid = fork();
+  if (pid == 0) {
+    alarm(10);
+    bool good = run(L, in_child);
+    lua_close(L);
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+     "a forked child is refused, and may close its state");
+  ok(run(L, "assert(p:poll() == nil)\n"
+            "assert(s:exec('echo x').stdout == 'x\\n')\n"
+            "a.run(function() assert(t:exec('exit 5').code == 5) end)\n"
+            "s:close() t:close()"),
+     "the parent's sandboxes are unharmed");
+  lua_close(L);
+}
+
+int main(int argc, char **argv) {
+  char plugins[4096];
+  (void)argc;
+  char *slash = strrchr(argv[0], '/');
+  snprintf(plugins, sizeof plugins, "%.*s/../lib/portico/plugins",
+           slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
+  char *real = realpath(plugins, NULL);
+  if (real)
+    setenv("PORTICO_PLUGIN_PATH", real, 1);
+  free(real);
+  test_manners();
+  test_ignored_children();
+  test_close();
+  test_fork();
+  printf("1..%d\n", count);
+  return failed != 0;
+}
