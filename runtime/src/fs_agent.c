@@ -14,7 +14,6 @@
 #include "fields.h"
 
 #define QUEUE_BYTES  (256u * 1024) /* of our DATA in the link */
-#define NO_PATH_TYPE UINT64_MAX
 
 static pco__fs_op *op_of(pco__link_request *r) {
   return PCO_CONTAINER(r, pco__fs_op, request);
@@ -97,13 +96,14 @@ static int read_data(pco__fs_op *o, const pco_wire_header *h,
   while (rc == 0 && pco_wire_next(&it, &f) == 1)
     if (f.tag == PCO_TAG_DATA)
       rc = pco__fs_add_bytes(o, f.data, f.len);
-  return rc;
+  return rc == 0 && o->n_bytes > o->length ? -EPROTO : rc;
 }
 
 static void send_cancel(pco__fs_op *o) {
   pco_wire_buf frame = {0};
   pco_wire_begin(&frame, PCO_WIRE_CANCEL, 0, o->request.id);
   pco__link_send(o->request.link, &frame);
+  pco__link_expect(&o->request, 0);
 }
 
 /* Remembers why it failed and asks the agent to stop. */
@@ -140,7 +140,11 @@ static int on_frame(pco__link_request *r, const pco_wire_header *h,
   pco__error *err = NULL;
   int rc = 0;
   o->finished = last;
-  pco__link_answered(r);
+  if (!last && !o->trouble && !o->op.cancel_code) {
+    /* Each part of an answer has its own time; an end asked for has one. */
+    pco__link_answered(r);
+    pco__link_expect(r, 0);
+  }
   if (h->type == PCO_WIRE_ERROR) {
     err = pco__field_error(h, payload);
     rc = err ? 0 : -EPROTO;

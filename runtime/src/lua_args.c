@@ -312,9 +312,8 @@ static const char *top_as_text(lua_State *L, const char *operation,
   return copy_text(L, -1, operation, what, arena);
 }
 
-/* A sequence has the keys 1 .. n and no others. */
-static lua_Integer sequence_length(lua_State *L, int idx,
-                                   const char *operation) {
+lua_Integer pco__arg_sequence(lua_State *L, int idx, const char *operation,
+                              const char *what) {
   lua_Integer n = (lua_Integer)lua_rawlen(L, idx);
   lua_Integer keys = 0;
   lua_pushnil(L);
@@ -322,18 +321,14 @@ static lua_Integer sequence_length(lua_State *L, int idx,
     lua_pop(L, 1);
     if (!lua_isinteger(L, -1))
       pco__bad_argument(L, operation,
-                        "the command has the key %s: a command is a sequence "
-                        "of strings, options go in the next argument",
-                        describe(L, -1));
+                        "%s has the key %s: it must be a sequence; options go "
+                        "in an argument of their own",
+                        what, describe(L, -1));
     keys++;
   }
-  if (n == 0)
-    pco__bad_argument(L, operation,
-                      "the command is empty: it needs at least a program");
   if (keys != n)
-    pco__bad_argument(L, operation,
-                      "the command has holes: a command is a sequence of "
-                      "strings");
+    pco__bad_argument(L, operation, "%s has holes: it must be a sequence",
+                      what);
   return n;
 }
 
@@ -356,7 +351,10 @@ void pco__arg_command(lua_State *L, int idx, const char *operation,
                       "the command must be a sequence of strings or a string "
                       "for the shell (got %s)",
                       describe(L, idx));
-  lua_Integer n = sequence_length(L, idx, operation);
+  lua_Integer n = pco__arg_sequence(L, idx, operation, "the command");
+  if (n == 0)
+    pco__bad_argument(L, operation,
+                      "the command is empty: it needs at least a program");
   opts->argv = pco__arena_alloc(arena, ((size_t)n + 1) * sizeof *opts->argv);
   pco__check_arena(L, operation, arena);
   for (lua_Integer i = 1; i <= n; i++) {

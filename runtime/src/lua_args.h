@@ -51,6 +51,9 @@ int64_t pco__arg_seconds(lua_State *L, int idx, const char *operation,
 /* The nearest name in a NULL-terminated list, or NULL if none is near. */
 const char *pco__nearest(const char *name, const char *const *known);
 
+/* The length of a table that must have the keys 1 .. n and no others. */
+lua_Integer pco__arg_sequence(lua_State *L, int idx, const char *operation,
+                              const char *what);
 /* A command: {argv} or a string for /bin/sh -c, copied to the arena. */
 void pco__arg_command(lua_State *L, int idx, const char *operation,
                       pco__arena *arena, pco__spawn_opts *opts);

@@ -394,7 +394,7 @@ static int task_all(lua_State *L) {
                       "all needs a sequence of functions (got %s)",
                       luaL_typename(L, 1));
   lua_settop(L, 1);
-  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  lua_Integer n = pco__arg_sequence(L, 1, "task.all", "the list of functions");
   for (lua_Integer i = 1; i <= n; i++) {
     if (lua_rawgeti(L, 1, i) != LUA_TFUNCTION)
       pco__bad_argument(L, "task.all", "element %d must be a function (got %s)",

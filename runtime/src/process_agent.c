@@ -19,13 +19,15 @@
 
 #define MAX_PID (1u << 30)
 #define MAX_NS  (UINT64_C(1) << 62)
+#define KILL_NS (5u * UINT64_C(1000000000)) /* an agent's bound for a tree */
 
 typedef struct pco__agent_process {
   pco__link_request spawn;
   pco__process *process; /* a reference while spawn is pending */
   uint64_t target;
-  int in_fd;          /* our end of stdin; -1: none */
-  uv_poll_t *in_poll; /* NULL until the pipe was full */
+  uint64_t ends_within; /* ns; 0: it has no time limit */
+  int in_fd;            /* our end of stdin; -1: none */
+  uv_poll_t *in_poll;   /* NULL until the pipe was full */
 } pco__agent_process;
 
 /* A SIGNAL or KILL on its way. */
@@ -41,9 +43,13 @@ static int on_started(pco__process *p, const pco_wire_header *h,
                       const uint8_t *payload) {
   uint64_t pid;
   if (p->started ||
-      pco__field_number(h, payload, PCO_TAG_PID, MAX_PID, &pid) != 1)
+      pco__field_number(h, payload, PCO_TAG_PID, MAX_PID, &pid) != 1 ||
+      pid == 0)
     return -EPROTO;
-  pco__link_answered(&p->agent->spawn);
+  pco__agent_process *a = p->agent;
+  pco__link_answered(&a->spawn);
+  if (a->ends_within)
+    pco__link_expect(&a->spawn, a->ends_within);
   pco__process_started(p, (int64_t)pid);
   return 0;
 }
@@ -77,7 +83,8 @@ static int on_exit_frame(pco__process *p, const pco_wire_header *h,
       pco__field_number(h, payload, PCO_TAG_REASON, PCO_REASON_KILLED,
                         &reason) != 1 ||
       pco__field_number(h, payload, PCO_TAG_SIGNAL, 64, &signal) < 0 ||
-      pco__field_number(h, payload, PCO_TAG_DURATION, MAX_NS, &duration) < 0)
+      pco__field_number(h, payload, PCO_TAG_DURATION, MAX_NS, &duration) < 0 ||
+      (signal && code != 128 + signal))
     return -EPROTO;
   x.n_survivors = read_survivors(h, payload, x.survivors);
   if (x.n_survivors < 0)
@@ -207,6 +214,12 @@ static void fail(pco__process *p, int rc, const char *what) {
   pco__process_failed(p, err);
 }
 
+/* How long the agent may take until a tree that is killed after `wait` has its
+ * EXIT: whatever the agent does, a time limit ends the call. */
+static uint64_t kill_time(uint64_t wait, uint64_t grace) {
+  return wait > MAX_NS || grace > MAX_NS ? MAX_NS : wait + grace + KILL_NS;
+}
+
 /* E2BIG is told here, before a frame that would break the bound is made. */
 static int end_frame(pco_wire_buf *b) {
   return b->error == -EMSGSIZE ? UV_E2BIG : b->error;
@@ -249,28 +262,51 @@ static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
   a->spawn.type = PCO_WIRE_SPAWN;
   a->spawn.frame = on_frame;
   a->spawn.lost = on_lost;
+  if (opts->timeout)
+    a->ends_within = kill_time(opts->timeout, opts->grace);
   pco__process_ref(p); /* the request's */
   pco__link_request_send(link, &a->spawn, &frame, fds, n, true);
 }
 
 /* ---- signal and kill ----------------------------------------------------- */
 
+static pco__error *nonsense(void) {
+  return pco__error_new(PCO_EPROTO, PCO_SOURCE_AGENT, NULL,
+                        "the agent's answer makes no sense");
+}
+
+/* KILL was answered: whoever waits for it waits for the EXIT as well, so that
+ * one must come now.  (A broken answer ends the link, and with it the wait.) */
+static int on_killed(pco__process *p, const pco_wire_header *h,
+                     const uint8_t *payload) {
+  int64_t survivors[PCO__MAX_SURVIVORS];
+  int n = 0;
+  if (h->type == PCO_WIRE_REPLY)
+    n = read_survivors(h, payload, survivors);
+  if (n < 0)
+    return n;
+  if (p->agent)
+    pco__link_expect(&p->agent->spawn, 0);
+  pco__process_killed(p, survivors, n);
+  return 0;
+}
+
 static int on_command_reply(pco__link_request *r, const pco_wire_header *h,
                             const uint8_t *payload) {
   command_request *c = PCO_CONTAINER(r, command_request, request);
   pco__process *p = c->process;
+  pco__error *err = NULL;
   int rc = 0;
+  if (h->type == PCO_WIRE_ERROR) {
+    err = pco__field_error(h, payload);
+    rc = err ? 0 : -EPROTO;
+  }
   if (c->op) {
-    pco__error *err = NULL;
-    if (h->type == PCO_WIRE_ERROR)
-      err = pco__field_error(h, payload);
-    pco__op_complete(c->op, err);
+    pco__op_complete(c->op, rc < 0 ? nonsense() : err);
   } else {
-    int64_t survivors[PCO__MAX_SURVIVORS];
-    int n =
-        h->type == PCO_WIRE_ERROR ? 0 : read_survivors(h, payload, survivors);
-    rc = n < 0 ? n : 0;
-    pco__process_killed(p, survivors, n < 0 ? 0 : n);
+    if (rc == 0)
+      rc = on_killed(p, h, payload);
+    pco__error_free(err);
   }
   pco__process_unref(p);
   free(c);
@@ -329,6 +365,7 @@ static void agent_kill(pco__process *p, uint64_t grace, int reason) {
   pco_wire_number(&frame, PCO_TAG_GRACE, grace);
   pco_wire_number(&frame, PCO_TAG_REASON, (uint64_t)reason);
   pco__link_request_send(p->sandbox->link, &c->request, &frame, NULL, 0, false);
+  pco__link_expect(&c->request, kill_time(0, grace));
 }
 
 /* ---- stdin --------------------------------------------------------------- */

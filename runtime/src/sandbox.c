@@ -118,8 +118,11 @@ static void tell_processes(pco__sandbox *sb, const pco__error *err) {
 static void retire_processes(pco__sandbox *sb) {
   while (!pco__list_empty(&sb->processes)) {
     pco__process *p = PCO_CONTAINER(sb->processes.next, pco__process, node);
+    pco__process_ref(p); /* it may have no handle that keeps it */
     pco__process_release(p);
-    if (!pco__list_empty(&p->node))
+    bool stays = !pco__list_empty(&p->node);
+    pco__process_unref(p);
+    if (stays)
       break;
   }
 }
@@ -313,7 +316,8 @@ static int on_hello(pco__link_request *r, const pco_wire_header *h,
       pco__field_number(h, payload, PCO_TAG_VERSION, UINT16_MAX, &version) !=
           1 ||
       version != PCO_WIRE_VERSION ||
-      pco__field_number(h, payload, PCO_TAG_PID, 1u << 30, &pid) < 0)
+      pco__field_number(h, payload, PCO_TAG_PID, 1u << 30, &pid) != 1 ||
+      pid == 0)
     return -EPROTO;
   sb->pid = (int64_t)pid;
   sb->state = PCO__SANDBOX_RUNNING;
@@ -367,6 +371,9 @@ static void on_created(pco_op *op, pco__error *err) {
   pco__sandbox *sb = c->sandbox;
   if (!err && sb->create_op->cancel_code)
     err = pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL);
+  if (!err && (sb->backend->closing || !pco__list_empty(&sb->closers)))
+    err = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                         "it was closed meanwhile");
   int rc = 0;
   if (!err && c->agent_fd >= 0)
     rc = connect_agent(sb);
