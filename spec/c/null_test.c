@@ -271,21 +271,32 @@ static void test_cat_stdin(mini_host *h, pco_sandbox *s) {
   out = (pco_sink){.greedy = true};
   err = (pco_sink){0};
   p = spawn(s, ARGV("cat"), PCO_SPAWN_STDIN, &out, &err);
-  pco_iov bufs[] = {{"one\0", 4}, {"", 0}, {"two", 3}};
+  /* As much as two pipes of a real cat take, and more than that. */
+  size_t room = 64 * 1024;
+  char *big = calloc(1, 2 * room);
+  REQUIRE(big);
+  memset(big + 1, 'x', 2 * room - 1);
+  pco_iov few[] = {{"one\0", 4}, {"", 0}, {"two", 3}};
+  pco_iov many[] = {{big, room}, {big + room, room}};
   pco_op op = {.expect = NOTHING}, other = {.expect = NOTHING};
-  REQUIRE(api->write(p, bufs, 3, &op) == 0);
-  check(!op.completions, "a write waits for the reader");
-  check(api->write(p, bufs, 1, &other) == UV_EBUSY, "one write at a time");
+  REQUIRE(api->write(p, few, 3, &op) == 0);
+  check(op.completions == 1 && !op.code, "a write that fits in a pipe is done");
+  op = (pco_op){.expect = NOTHING};
+  REQUIRE(api->write(p, many, 2, &op) == 0);
+  check(!op.completions, "a longer write waits for the reader");
+  check(api->write(p, few, 1, &other) == UV_EBUSY, "one write at a time");
   close_stdin(p);
   check(!has_ended(p), "what was written is not lost by closing");
   read_start(p, &out);
-  check(op.completions == 1 && !op.code && out.len == 7 &&
-            memcmp(out.data, "one\0two", 7) == 0,
+  check(op.completions == 1 && !op.code && out.len == 7 + 2 * room &&
+            memcmp(out.data, "one\0two", 7) == 0 &&
+            memcmp(out.data + 7, big, 2 * room) == 0,
         "and completes when it has gone, zero bytes and all");
   check(end_of(h, p) == 0 && out.eofs == 1, "then cat ends");
   close_stdin(p);
   op = (pco_op){.expect = NOTHING};
-  REQUIRE(api->write(p, bufs, 1, &op) == 0);
+  free(big);
+  REQUIRE(api->write(p, few, 1, &op) == 0);
   check(op.code == UV_EPIPE, "a write after that: EPIPE");
   api->release_process(p);
   sink_free(&out);
@@ -294,7 +305,8 @@ static void test_cat_stdin(mini_host *h, pco_sandbox *s) {
 static void test_cancel(mini_host *h, pco_sandbox *s) {
   pco_sink out = {0}, err = {0};
   pco_process *p = spawn(s, ARGV("cat"), PCO_SPAWN_STDIN, &out, &err);
-  pco_iov buf = {"data", 4};
+  static char data[100 * 1024]; /* more than a pipe takes */
+  pco_iov buf = {data, sizeof data};
   pco_op write = {.expect = NOTHING};
   REQUIRE(api->write(p, &buf, 1, &write) == 0);
   op_cancel(&write);
