@@ -52,16 +52,20 @@ pco__task *pco__task_new(lua_State *L, pco__lua *lua, int n_args,
   pco__task *task = lua_newuserdatauv(L, sizeof *task, 1);
   memset(task, 0, sizeof *task);
   pco__list_init(&task->node);
+  pco__list_init(&task->all);
   task->lua = lua;
   task->parent = parent;
   task->n_args = n_args + 1;
   task->co = lua_newthread(L);
   lua_setiuservalue(L, -2, 1);
+  /* Not luaL_checkstack: an error of that thread would have no handler. */
+  if (!lua_checkstack(task->co, n_args + 4))
+    luaL_error(L, "too many arguments");
   lua_rawsetp(L, LUA_REGISTRYINDEX, task);
-  luaL_checkstack(task->co, n_args + 4, "too many arguments");
   lua_pushcfunction(task->co, run_body);
   lua_xmove(L, task->co, lua_gettop(L) - fn + 1);
   lua->n_tasks++;
+  pco__list_append(&lua->tasks, &task->all);
   if (parent)
     parent->children++;
   make_ready(task);
@@ -79,17 +83,26 @@ void pco__task_cancel(pco__task *task, int code) {
   task->cancel_code = code;
   if (task->op && !task->op->cls->shielded)
     pco__op_cancel(task->op, code);
-  if (task->joining)
+  if (task->joining || task->sleeping)
     make_ready(task);
 }
 
 /* ---- the scheduler ------------------------------------------------------- */
 
+static void stop_sleep(pco__task *task) {
+  if (!task->sleeping)
+    return;
+  task->sleeping = false;
+  pco__timer_stop(&task->lua->runtime.loop, &task->timer);
+}
+
 static void task_ended(pco__task *task, int n_results) {
+  stop_sleep(task);
   task->ended = true;
   task->n_args = n_results;
   task->failed = !lua_toboolean(task->co, -n_results);
   task->lua->n_tasks--;
+  pco__list_remove(&task->all);
   pco__task *parent = task->parent;
   if (parent)
     parent->children--;
@@ -127,6 +140,25 @@ static void broken_task(lua_State *L, pco__task *task) {
   task_ended(task, 2);
 }
 
+/* It was cancelled before it began: it never does. */
+static void cancelled_task(lua_State *L, pco__task *task) {
+  lua_settop(task->co, 0);
+  lua_pushboolean(task->co, 0);
+  pco__push_error(L,
+                  pco__error_new(task->cancel_code, PCO_SOURCE_HOST, NULL,
+                                 "the task was cancelled before it began"),
+                  "run");
+  lua_xmove(L, task->co, 1);
+  task_ended(task, 2);
+}
+
+void pco__task_lost(pco__task *task, const pco__op *op) {
+  if (task->op != op)
+    return;
+  task->op = NULL;
+  make_ready(task);
+}
+
 static void resume(lua_State *L, pco__task *task) {
   pco__lua *lua = task->lua;
   int n_args = task->n_args;
@@ -135,13 +167,18 @@ static void resume(lua_State *L, pco__task *task) {
     broken_task(L, task);
     return;
   }
+  if (!task->started && task->cancel_code) {
+    cancelled_task(L, task);
+    return;
+  }
   task->n_args = 0;
   task->started = true;
   task->op = NULL;
   lua->current = task;
   int status = lua_resume(task->co, L, n_args, &n_results);
   lua->current = NULL;
-  if (status == LUA_YIELD && (task->op || task->joining)) {
+  bool waits = task->op || task->joining || task->sleeping;
+  if (status == LUA_YIELD && waits) {
     lua_pop(task->co, n_results);
   } else if (status == LUA_YIELD) {
     stray_yield(L, task);
@@ -191,16 +228,17 @@ int pco__task_suspend(lua_State *L, pco__task *task, pco__op *op, int box,
 
 /* Waits in our own poll(), which a signal ends: libuv's would go on.  The
  * zero-timeout turn before it makes libuv register fresh watchers. */
-static int wait_for_events(pco__loop *loop) {
+static void wait_for_events(pco__loop *loop) {
   uv_run(&loop->uv, UV_RUN_NOWAIT);
   if (!pco__list_empty(&loop->done))
-    return 0;
+    return;
   struct pollfd p = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
   int timeout = uv_backend_timeout(&loop->uv);
-  int rc = poll(&p, 1, timeout) < 0 ? -errno : 0;
-  if (rc == 0)
+  /* In slices: a signal just before the poll does not end it. */
+  if (timeout < 0 || timeout > PCO__INTERRUPT_SLICE_NS / 1000000)
+    timeout = PCO__INTERRUPT_SLICE_NS / 1000000;
+  if (poll(&p, 1, timeout) >= 0)
     uv_run(&loop->uv, UV_RUN_NOWAIT);
-  return rc;
 }
 
 void pco__drive_until_done(pco__lua *lua, pco__op *op) {
@@ -210,21 +248,14 @@ void pco__drive_until_done(pco__lua *lua, pco__op *op) {
   pco__list_remove(&op->done_node);
 }
 
-static void cancel_all(lua_State *L, pco__lua *lua, int code) {
-  lua_pushnil(L);
-  while (lua_next(L, LUA_REGISTRYINDEX)) {
-    if (lua_islightuserdata(L, -2) && lua_isuserdata(L, -1) &&
-        lua_touserdata(L, -1) == lua_touserdata(L, -2)) {
-      pco__task *task = (pco__task *)lua_touserdata(L, -1);
-      if (task->lua == lua)
-        pco__task_cancel(task, code);
-    }
-    lua_pop(L, 1);
-  }
+static void cancel_all(pco__lua *lua, int code) {
+  for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next)
+    pco__task_cancel(PCO_CONTAINER(n, pco__task, all), code);
 }
 
-/* Runs tasks until all have ended.  Returns 0, PCO_EINTERRUPTED (Ctrl-C, tasks
- * were cancelled and have ended), or PCO_EDEADLOCK. */
+/* Runs tasks until all have ended.  Returns 0, PCO_EINTERRUPTED (Ctrl-C: tasks
+ * were cancelled and have ended, or did not in time, or it came again), or
+ * PCO_EFORKED in a child that a task forked: the loop is the parent's. */
 static int drive(lua_State *L, pco__lua *lua) {
   lua_Hook hook = pco__main_hook(lua);
   uint64_t give_up_at = 0;
@@ -232,22 +263,28 @@ static int drive(lua_State *L, pco__lua *lua) {
     pco__deliver_log(L, lua);
     run_ready(L, lua);
     collect_done(lua);
-    if (lua->n_tasks == 0 || !pco__list_empty(&lua->ready))
-      continue;
-    if (!lua->runtime.loop_open)
-      return PCO_EDEADLOCK;
-    if (wait_for_events(&lua->runtime.loop) == -EINTR &&
-        pco__interrupted(lua, hook) && !give_up_at) {
-      give_up_at = uv_hrtime() + GRACE_NS;
-      cancel_all(L, lua, PCO_EINTERRUPTED);
-    }
+    if (pco__runtime_forked(&lua->runtime))
+      return PCO_EFORKED;
+    if (lua->n_tasks > 0 && pco__list_empty(&lua->ready))
+      wait_for_events(&lua->runtime.loop);
+    else
+      uv_run(&lua->runtime.loop.uv, UV_RUN_NOWAIT);
     collect_done(lua);
-    if (give_up_at && uv_hrtime() > give_up_at)
+    /* Whenever it came: while a task computes, nothing else hears of it. */
+    bool interrupted = pco__interrupted(lua, hook);
+    if (give_up_at && (interrupted || uv_hrtime() > give_up_at))
       break;
+    if (interrupted && lua->n_tasks > 0) {
+      pco__clear_interrupt(lua);
+      hook = NULL;
+      give_up_at = uv_hrtime() + GRACE_NS;
+      cancel_all(lua, PCO_EINTERRUPTED);
+    }
   }
   if (!give_up_at)
     return 0;
-  pco__clear_interrupt(lua);
+  if (lua->n_tasks > 0)
+    pco__clear_interrupt(lua);
   return PCO_EINTERRUPTED;
 }
 
@@ -291,14 +328,12 @@ static int task_run(lua_State *L) {
   lua->driving = true;
   rc = drive(L, lua);
   lua->driving = false;
-  if (rc == PCO_EINTERRUPTED && root->ended && !root->failed)
-    return give_results(L, root);
   if (!root->ended)
     pco__raise(L,
                pco__error_new(rc, PCO_SOURCE_HOST, NULL,
-                              rc == PCO_EDEADLOCK
-                                  ? "the task waits for something that can "
-                                    "never come"
+                              rc == PCO_EFORKED
+                                  ? "this program was forked; its tasks belong "
+                                    "to the parent process"
                                   : "interrupted; a task did not end in time"),
                "run", 0);
   return give_results(L, root);
@@ -413,41 +448,39 @@ static int task_all(lua_State *L) {
 
 /* ---- sleep --------------------------------------------------------------- */
 
-typedef struct sleep_op {
-  pco__op op;
-  pco__timer timer;
-  uint64_t ns;
-} sleep_op;
+static const pco__op_class sleep_class = {.name = "sleep"};
 
 static void on_slept(pco__timer *timer) {
-  pco__op_complete(&PCO_CONTAINER(timer, sleep_op, timer)->op, NULL);
+  make_ready(PCO_CONTAINER(timer, pco__task, timer));
 }
 
-static void sleep_start(pco__op *op) {
-  sleep_op *s = PCO_CONTAINER(op, sleep_op, op);
-  s->timer.fn = on_slept;
-  if (pco__timer_start(op->loop, &s->timer, s->ns) < 0)
-    pco__op_complete(op,
-                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
-}
-
-static void sleep_cancel(pco__op *op) {
-  sleep_op *s = PCO_CONTAINER(op, sleep_op, op);
-  pco__timer_stop(op->loop, &s->timer);
-  pco__op_complete(op,
-                   pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
-}
-
-static int push_none(lua_State *L, pco__op *op) {
-  (void)L;
-  (void)op;
+static int after_sleep(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  pco__task *task = pco__lua_of(L)->current;
+  if (!task || task->co != L)
+    return pco__raise_new(L, PCO_ECOROUTINE, "sleep",
+                          "this task was resumed by somebody else while it "
+                          "slept");
+  bool over = !task->timer.index;
+  stop_sleep(task);
+  if (!over) /* woken early: it was cancelled */
+    pco__check_wait(L, &sleep_class);
   return 0;
 }
 
-static const pco__op_class sleep_class = {.name = "sleep",
-                                          .start = sleep_start,
-                                          .cancel = sleep_cancel,
-                                          .push = push_none};
+static int task_sleep(lua_State *L, uint64_t ns) {
+  pco__lua *lua = pco__lua_of(L);
+  pco__check_wait(L, &sleep_class);
+  pco__deliver_log(L, lua);
+  pco__task *task = lua->current;
+  task->timer.fn = on_slept;
+  if (pco__timer_start(&lua->runtime.loop, &task->timer, ns) < 0)
+    return pco__raise(L, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL),
+                      "sleep", 0);
+  task->sleeping = true;
+  return lua_yieldk(L, 0, 0, after_sleep);
+}
 
 /* Sleeps on this thread until the time is over or Ctrl-C came. */
 static int sync_sleep(lua_State *L, int64_t ns) {
@@ -476,12 +509,7 @@ static int core_sleep(lua_State *L) {
     ns = INT64_MAX / 2;
   if (pco__is_sync(L))
     return sync_sleep(L, ns);
-  pco__loop *loop = &pco__lua_of(L)->runtime.loop;
-  pco__check_wait(L, &sleep_class);
-  lua_settop(L, 1);
-  pco__op *op = pco__new_op(L, &sleep_class, sizeof(sleep_op), loop);
-  PCO_CONTAINER(op, sleep_op, op)->ns = (uint64_t)ns;
-  return pco__await(L, 2);
+  return task_sleep(L, (uint64_t)ns);
 }
 
 const pco__core_function pco__task_functions[] = {{"task_all", task_all},

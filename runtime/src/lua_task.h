@@ -13,6 +13,7 @@
 
 typedef struct pco__task {
   pco__node node; /* in lua->ready, or in nothing */
+  pco__node all;  /* in lua->tasks, until it has ended */
   lua_State *co;  /* anchored in the registry under this task's address */
   pco__lua *lua;
   pco__op *op; /* that it waits for; the box on its stack owns it */
@@ -24,6 +25,9 @@ typedef struct pco__task {
   struct pco__task *parent; /* waits for its children; or NULL */
   int children;             /* not ended; of this task */
   bool joining;             /* waits for its children */
+  bool sleeping; /* waits for its timer: no op, which would weigh more than the
+                    rest of a parked task */
+  pco__timer timer;
 } pco__task;
 
 /* Makes a task of the function and n_args arguments on top of L, which are
@@ -37,6 +41,9 @@ void pco__task_cancel(pco__task *task, int code);
 /* Suspends the current task until its op has something; for pco__await. */
 int pco__task_suspend(lua_State *L, pco__task *task, pco__op *op, int box,
                       lua_KFunction k);
+/* The op that the task waits for is gone without having ended: somebody else
+ * ended its coroutine, which the scheduler finds out. */
+void pco__task_lost(pco__task *task, const pco__op *op);
 /* Runs the loop without running Lua until the op is done (closing things
  * outside a task).  Ends early only if nothing can come. */
 void pco__drive_until_done(pco__lua *lua, pco__op *op);

@@ -66,11 +66,13 @@ function rows.create()
 end
 
 -- A call that crosses to the portal's loop, where nothing is to be done:
--- `null` keeps its sandboxes in memory and has no agent.
+-- `null` keeps its sandboxes in memory and has no agent, and the process has
+-- not ended.
 function rows.portal()
   local sandbox <close> = P.sandbox({ backend = "null" })
+  local process <close> = sandbox:spawn({ "sleep", "1000" })
   return time(20000, function()
-    sandbox:info()
+    process:poll()
   end)
 end
 
