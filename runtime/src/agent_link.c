@@ -116,7 +116,7 @@ static void on_deadline(pco__timer *timer) {
   pco__link_request *r = PCO_CONTAINER(timer, pco__link_request, deadline);
   if (!r->overdue) {
     r->overdue = true;
-    pco__timer_start(r->link->loop, timer, pco__link_patience / 32);
+    pco__timer_start(r->link->loop, timer, PCO__LINK_MOMENT);
     return;
   }
   link_fail(r->link, pco__error_new(PCO_ECONN, PCO_SOURCE_AGENT, NULL,

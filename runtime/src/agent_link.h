@@ -76,5 +76,7 @@ struct pco__sandbox *pco__link_owner(const pco__link *link);
 
 /* Those 30 s, in ns.  Only tests change it, before they open a link. */
 extern uint64_t pco__link_patience;
+/* A short while beside it, about a second. */
+#define PCO__LINK_MOMENT (pco__link_patience / 32)
 
 #endif /* PCO_AGENT_LINK_H */

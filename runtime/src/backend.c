@@ -74,6 +74,7 @@ static void host_fail(const pco_host *host, pco_op *op, const pco_error *err) {
 
 static void cancel_late(pco__call *call) {
   pco_op *op = PCO_CONTAINER(call, pco_op, cancel_call);
+  op->cancel_queued = false;
   if (!op->completed && op->cancel)
     op->cancel(op->cancel_arg);
 }
@@ -85,7 +86,8 @@ static void host_set_cancel(const pco_host *host, pco_op *op, pco_cancel_fn fn,
     return;
   op->cancel = fn;
   op->cancel_arg = arg;
-  if (op->cancel_asked) { /* before the plugin said how */
+  if (op->cancel_asked && !op->cancel_queued) { /* before it said how */
+    op->cancel_queued = true;
     op->cancel_call.fn = cancel_late;
     pco__loop_defer(op->backend->loop, &op->cancel_call);
   }
@@ -109,11 +111,13 @@ static void run_posted(pco__call *call) {
 
 static int host_post(const pco_host *host, void (*fn)(void *arg), void *arg) {
   pco__backend *b = (pco__backend *)host->host_data;
+  if (atomic_load(&b->abandoned))
+    return UV_ECANCELED;
   posted *p = malloc(sizeof *p);
   if (!p)
     return UV_ENOMEM;
   *p = (posted){.call.fn = run_posted, .fn = fn, .arg = arg};
-  int rc = pco__loop_post(b->loop, &p->call);
+  int rc = pco__loop_post_unless(b->loop, &p->call, &b->plugin_closing);
   if (rc < 0)
     free(p);
   return rc;
@@ -149,7 +153,7 @@ int pco__backend_open(pco__loop *loop, const pco_backend_info *info,
     free(b);
     free(close_call);
     pco__loader_release(info);
-    *err = pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL);
+    *err = pco__error_no_memory();
     return UV_ENOMEM;
   }
   b->host = host_template;
@@ -207,7 +211,9 @@ static void on_closed(pco_op *op, pco__error *err) {
 static void close_plugin(pco__backend *b) {
   if (!b->closing || b->plugin_closing || !pco__list_empty(&b->sandboxes))
     return;
+  pthread_mutex_lock(&b->loop->lock);
   b->plugin_closing = true;
+  pthread_mutex_unlock(&b->loop->lock);
   pco_op *op = &b->close_call->op;
   pco__plugin_op_init(op, b, NULL, on_closed);
   pco__plugin_op_submitted(op, b->info->api->close(b->plugin, op));
@@ -240,6 +246,20 @@ static void on_close_limit(pco__timer *timer) {
   (void)timer; /* its index being 0 is the message */
 }
 
+/* A plugin that does not close in time must not hold up the end of the program:
+ * its memory and its handles are left as they are, and it reaches the loop no
+ * more. */
+static void abandon_rest(pco__loop *loop) {
+  for (pco__node *n; (n = pco__list_shift(&loop->backends)) != NULL;) {
+    pco__backend *b = PCO_CONTAINER(n, pco__backend, node);
+    atomic_store(&b->abandoned, true);
+    loop->stuck = true;
+    pco__log_write(&loop->runtime->log, PCO_LOG_ERROR,
+                   "the backend %s did not close in time; it is left behind",
+                   b->info->id);
+  }
+}
+
 void pco__backend_close_all(pco__loop *loop) {
   pco__timer limit = {.fn = on_close_limit};
   if (pco__list_empty(&loop->backends) ||
@@ -250,4 +270,5 @@ void pco__backend_close_all(pco__loop *loop) {
   while (!pco__list_empty(&loop->backends) && limit.index)
     uv_run(&loop->uv, UV_RUN_ONCE);
   pco__timer_stop(loop, &limit);
+  abandon_rest(loop);
 }

@@ -23,8 +23,9 @@ typedef struct pco__backend {
   pco__node closers;            /* ops that wait for the close */
   atomic_uint refs;
   bool closing;
-  bool closed; /* the plugin's close() completed */
-  bool plugin_closing;
+  bool closed;           /* the plugin's close() completed */
+  bool plugin_closing;   /* written under loop->lock: its posts are refused */
+  atomic_bool abandoned; /* its loop ended without it */
   struct pco__plugin_call *close_call; /* made at open: closing cannot fail */
 } pco__backend;
 
@@ -39,7 +40,7 @@ void pco__backend_close(pco__backend *b, pco__op *op);
 /* Called by a sandbox that has ended: a closing backend may go on. */
 void pco__backend_sandbox_gone(pco__backend *b);
 /* Closes every backend of a loop and runs the loop until they are closed, at
- * most 20 s; used when a loop ends.  [loop] */
+ * most 20 s, then leaves the rest behind; used when a loop ends.  [loop] */
 void pco__backend_close_all(pco__loop *loop);
 void pco__backend_ref(pco__backend *b);
 void pco__backend_unref(pco__backend *b);
@@ -60,6 +61,7 @@ struct pco_op {
   pco__call cancel_call;
   bool completed;
   bool cancel_asked;
+  bool cancel_queued; /* cancel_call is on its way */
 };
 
 /* Prepares op, which its owner keeps until done() ran. */

@@ -152,6 +152,22 @@ pco__error *pco__error_new(int code, uint32_t source, const char *path,
   return err;
 }
 
+pco__error *pco__error_no_memory(void) {
+  return pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL);
+}
+
+pco__error *pco__error_copy(const pco__error *err) {
+  pco__error *copy = pco__error_new(err->code, err->source, err->path, NULL);
+  if (copy == &out_of_memory)
+    return copy;
+  copy->message = copy_or_null(err->message);
+  copy->spawn = err->spawn;
+  copy->retryable = err->retryable;
+  copy->limit = err->limit;
+  copy->cause = err->cause ? pco__error_copy(err->cause) : NULL;
+  return copy;
+}
+
 pco__error *pco__error_because(pco__error *err, pco__error *cause) {
   if (err == &out_of_memory || err->cause)
     pco__error_free(cause);

@@ -52,6 +52,11 @@ typedef struct pco__error {
 pco__error *pco__error_new(int code, uint32_t source, const char *path,
                            const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The error of an allocation that failed. */
+pco__error *pco__error_no_memory(void);
+/* A fresh copy of an error and its causes, for one more who is to hear of it.
+ */
+pco__error *pco__error_copy(const pco__error *err);
 /* Makes an error of err and what caused it; takes cause (may be NULL). */
 pco__error *pco__error_because(pco__error *err, pco__error *cause);
 /* Copies a borrowed chain from a plugin; at most 16 links are kept. */

@@ -44,6 +44,18 @@ void pco__exec_started(pco__exec *e) {
     pco__process_write(e->process, e->input, e->input_len, NULL, on_input_done);
 }
 
+/* Writes what the caller gave; after nothing he is asked again. */
+static void use_given(pco__exec *e, pco__process *p, char *given) {
+  if (e->given_len > 0) {
+    pco__process_write(p, given, e->given_len, NULL, on_input_done);
+    return;
+  }
+  e->given = NULL;
+  free(given);
+  if (p->stdin_open)
+    ask_input(e);
+}
+
 /* What the caller gave or took since the last poke. */
 static void on_poke(pco__call *call) {
   pco__exec *e = PCO_CONTAINER(call, pco__exec, poke);
@@ -56,7 +68,7 @@ static void on_poke(pco__call *call) {
   pco__process *p = e->process;
   if (!e->op.completed && p) {
     if (given && !p->input.busy)
-      pco__process_write(p, given, e->given_len, NULL, on_input_done);
+      use_given(e, p, given);
     if (end)
       pco__process_close_stdin(p);
     pco__process_update(p);
@@ -154,7 +166,7 @@ static pco__error *outcome(pco__exec *e, pco__process *p) {
   if (p->error)
     return pco__process_error(p);
   if (!e->result)
-    return pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL);
+    return pco__error_no_memory();
   /* A result that came before the cancellation took hold is the result. */
   if (e->op.cancel_code && p->exit.reason == PCO_REASON_KILLED)
     return pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL);
@@ -183,7 +195,7 @@ static void exec_start(pco__op *op) {
     atomic_fetch_add(&op->refs, 1); /* against an end inside the spawn */
     pco__process *p = pco__process_spawn(e->sandbox, &e->opts, e, NULL);
     if (!p)
-      err = pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL);
+      err = pco__error_no_memory();
     pco__op_unref(op);
   }
   if (err)

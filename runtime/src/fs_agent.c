@@ -4,7 +4,9 @@
  * what is written and read.
  *
  * A call that was cancelled, or that got more than it may hold, sends CANCEL
- * and waits for the final frame, so that the request is always answered.
+ * and waits for the final frame.  A cancelled one waits a moment only: its
+ * caller's time is over.  The request stays until it is answered or lost; it
+ * holds a reference of the op, and so does a place in the link's line.
  */
 #include "fs_ops.h"
 
@@ -13,7 +15,7 @@
 
 #include "fields.h"
 
-#define QUEUE_BYTES  (256u * 1024) /* of our DATA in the link */
+#define QUEUE_BYTES (256u * 1024) /* of our DATA in the link */
 
 static pco__fs_op *op_of(pco__link_request *r) {
   return PCO_CONTAINER(r, pco__fs_op, request);
@@ -133,6 +135,21 @@ static int take_result(pco__fs_op *o, const pco_wire_header *h,
   return 0;
 }
 
+static void keep(pco__fs_op *o) {
+  atomic_fetch_add_explicit(&o->op.refs, 1, memory_order_relaxed);
+}
+
+/* The request is over; takes err.  Its caller may have left before. */
+static void end(pco__fs_op *o, pco__error *err) {
+  o->finished = true;
+  pco__timer_stop(o->op.loop, &o->unanswered);
+  if (o->op.completed)
+    pco__error_free(err);
+  else
+    pco__fs_end(o, err);
+  pco__op_unref(&o->op); /* the request's */
+}
+
 static int on_frame(pco__link_request *r, const pco_wire_header *h,
                     const uint8_t *payload) {
   pco__fs_op *o = op_of(r);
@@ -154,10 +171,8 @@ static int on_frame(pco__link_request *r, const pco_wire_header *h,
   if (rc < 0)
     err = pco__error_new(PCO_EPROTO, PCO_SOURCE_AGENT, NULL,
                          "the agent's answer makes no sense");
-  if (last && o->more_queued)
-    o->trouble = o->trouble ? o->trouble : err; /* ended by on_more */
-  else if (last)
-    pco__fs_end(o, err);
+  if (last)
+    end(o, err);
   else
     pco__error_free(err);
   return rc;
@@ -165,7 +180,6 @@ static int on_frame(pco__link_request *r, const pco_wire_header *h,
 
 static void on_lost(pco__link_request *r, const pco__error *err) {
   pco__fs_op *o = op_of(r);
-  o->finished = true;
   pco__error *copy = pco__error_new(err->code, err->source, NULL,
                                     err->message ? "%s" : NULL, err->message);
   if (err->cause)
@@ -175,10 +189,7 @@ static void on_lost(pco__link_request *r, const pco__error *err) {
                                       err->cause->message));
   pco__error_free(o->trouble);
   o->trouble = NULL;
-  if (o->more_queued)
-    o->trouble = copy;
-  else
-    pco__fs_end(o, copy);
+  end(o, copy);
 }
 
 /* ---- what is sent -------------------------------------------------------- */
@@ -188,11 +199,9 @@ static void send_data(pco__fs_op *o);
 /* The link took what it had: more, unless it is over. */
 static void on_more(pco__call *call) {
   pco__fs_op *o = PCO_CONTAINER(call, pco__fs_op, more);
-  o->more_queued = false;
-  if (o->finished)
-    pco__fs_end(o, NULL);
-  else
+  if (!o->finished)
     send_data(o);
+  pco__op_unref(&o->op); /* the line's */
 }
 
 static void send_data(pco__fs_op *o) {
@@ -211,7 +220,7 @@ static void send_data(pco__fs_op *o) {
   }
   if (last || o->op.cancel_code)
     return;
-  o->more_queued = true;
+  keep(o);
   o->more.fn = on_more;
   pco__link_when_writable(o->request.link, &o->more);
 }
@@ -250,12 +259,19 @@ void pco__fs_agent_start(pco__fs_op *o) {
   encode(o, &frame);
   bool writes = o->kind == PCO__FS_WRITE;
   bool slow = writes || o->kind == PCO__FS_REMOVE;
+  keep(o);
   pco__link_request_send(link, &o->request, &frame, NULL, 0, !slow);
   if (writes)
     send_data(o);
 }
 
+static void on_unanswered(pco__timer *timer) {
+  pco__fs_op *o = PCO_CONTAINER(timer, pco__fs_op, unanswered);
+  pco__fs_end(o, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
+}
+
 void pco__fs_agent_cancel(pco__fs_op *o) {
-  if (!o->finished)
-    send_cancel(o);
+  send_cancel(o);
+  o->unanswered.fn = on_unanswered;
+  pco__timer_start(o->op.loop, &o->unanswered, PCO__LINK_MOMENT);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lua_fs.h"
+#include "lua_result.h"
 
 /* A name costs its entry at least this; a listing may hold this many bytes. */
 #define MAX_LISTING (64u * 1024 * 1024)
@@ -75,12 +76,22 @@ static bool forgiven(pco__fs_op *o, const pco__error *err) {
   return o->missing_ok && err->code == UV_ENOENT;
 }
 
+/* What comes after the cancellation is dropped, so what such a call holds may
+ * not be all; a change that was made is made. */
+static bool is_incomplete(const pco__fs_op *o) {
+  return o->op.cancel_code &&
+         (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST ||
+          o->kind == PCO__FS_READ);
+}
+
 void pco__fs_end(pco__fs_op *o, pco__error *err) {
   if (o->trouble) {
     pco__error_free(err);
     err = o->trouble;
     o->trouble = NULL;
   }
+  if (!err && is_incomplete(o))
+    err = pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL);
   o->found = !err;
   if (err && !o->op.cancel_code && forgiven(o, err)) {
     pco__error_free(err);
@@ -136,11 +147,11 @@ static void destroy(pco__op *op) {
                                   .push = push_fn,                             \
                                   .destroy = destroy}
 FS_CLASS(pco__fs_read_class, "fs.read", pco__push_bytes);
-FS_CLASS(pco__fs_write_class, "fs.write", pco__push_fs_nothing);
-FS_CLASS(pco__fs_append_class, "fs.append", pco__push_fs_nothing);
+FS_CLASS(pco__fs_write_class, "fs.write", pco__push_nothing);
+FS_CLASS(pco__fs_append_class, "fs.append", pco__push_nothing);
 FS_CLASS(pco__fs_stat_class, "fs.stat", pco__push_entry);
 FS_CLASS(pco__fs_exists_class, "fs.exists", pco__push_found);
 FS_CLASS(pco__fs_list_class, "fs.list", pco__push_entries);
-FS_CLASS(pco__fs_mkdir_class, "fs.mkdir", pco__push_fs_nothing);
+FS_CLASS(pco__fs_mkdir_class, "fs.mkdir", pco__push_nothing);
 FS_CLASS(pco__fs_remove_class, "fs.remove", pco__push_found);
-FS_CLASS(pco__fs_rename_class, "fs.rename", pco__push_fs_nothing);
+FS_CLASS(pco__fs_rename_class, "fs.rename", pco__push_nothing);

@@ -59,9 +59,9 @@ typedef struct pco__fs_op {
   bool found; /* exists */
   /* the doer's */
   pco__link_request request;
-  pco__call more; /* write: the link takes more */
-  bool more_queued;
-  bool finished; /* the final frame came */
+  pco__call more;        /* write: the link takes more */
+  bool finished;         /* the final frame came */
+  pco__timer unanswered; /* how long a cancelled call waits for it */
   pco_op call;
   pco_iov iov;
   pco__error *trouble; /* to end with, once the doer has stopped */

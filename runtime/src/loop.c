@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
 #define NS_PER_MS 1000000u
 
@@ -52,8 +53,12 @@ static void on_idle(uv_idle_t *handle) {
 }
 
 int pco__loop_post(pco__loop *loop, pco__call *call) {
+  return pco__loop_post_unless(loop, call, &loop->closed);
+}
+
+int pco__loop_post_unless(pco__loop *loop, pco__call *call, const bool *no) {
   pthread_mutex_lock(&loop->lock);
-  int rc = loop->closed ? UV_ECANCELED : 0;
+  int rc = loop->closed || *no ? UV_ECANCELED : 0;
   if (rc == 0) {
     bool was_empty = !loop->posted.first;
     calls_append(&loop->posted, call);
@@ -68,6 +73,16 @@ int pco__loop_post(pco__loop *loop, pco__call *call) {
 void pco__loop_defer(pco__loop *loop, pco__call *call) {
   calls_append(&loop->deferred, call);
   uv_idle_start(&loop->idle, on_idle);
+}
+
+double pco__now_seconds(void) {
+  struct timeval tv;
+  gettimeofday(&tv, NULL);
+  return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
+}
+
+void pco__free_handle(uv_handle_t *handle) {
+  free(handle);
 }
 
 /* ---- timers: a binary heap in heap[1 .. n_timers] ------------------------ */
@@ -199,7 +214,7 @@ void pco__loop_deinit(pco__loop *loop) {
   uv_close((uv_handle_t *)&loop->wakeup, NULL);
   uv_close((uv_handle_t *)&loop->timer, NULL);
   uv_close((uv_handle_t *)&loop->idle, NULL);
-  uv_run(&loop->uv, UV_RUN_DEFAULT);
-  uv_loop_close(&loop->uv);
+  uv_run(&loop->uv, loop->stuck ? UV_RUN_NOWAIT : UV_RUN_DEFAULT);
+  uv_loop_close(&loop->uv); /* stuck: busy, and its descriptors stay */
   free(loop->heap);
 }

@@ -45,6 +45,7 @@ typedef struct pco__timer {
 typedef struct pco__loop {
   uv_loop_t uv;
   struct pco__runtime *runtime; /* borrowed; outlives the loop */
+  bool stuck;                   /* a backend did not close: see deinit */
   bool is_portal;               /* another thread waits for our ops */
   uv_async_t wakeup;
   uv_timer_t timer;
@@ -57,22 +58,29 @@ typedef struct pco__loop {
   size_t n_timers;
   size_t heap_size;
   pco__node done;     /* of pco__op.done_node */
-  pco__node backends; /* of pco__backend.node: what pco__loop_close ends */
-  int n_closing;      /* uv handles on their way out */
+  pco__node backends; /* of pco__backend.node; see pco__backend_close_all */
 } pco__loop;
 
 /* Makes a loop; returns 0 or a libuv error, with nothing left behind. */
 int pco__loop_init(pco__loop *loop, struct pco__runtime *runtime,
                    bool is_portal);
 /* Refuses further posts for ever, runs the last ones, closes every handle. What
- * lives on it must have ended.  The lock stays: whoever frees the memory
+ * lives on it must have ended; handles of a stuck backend are left open.  The
+ * lock stays: whoever frees the memory
  * destroys it.  [loop] */
 void pco__loop_deinit(pco__loop *loop);
 /* Runs call->fn(call) on the loop's thread; UV_ECANCELED once closed (the call
  * is then the caller's again).  [any] */
 int pco__loop_post(pco__loop *loop, pco__call *call);
+/* The same, refused as well if *no is true, which changes under loop->lock. */
+int pco__loop_post_unless(pco__loop *loop, pco__call *call, const bool *no);
 /* Runs call->fn(call) in the next turn. */
 void pco__loop_defer(pco__loop *loop, pco__call *call);
+
+/* The time of day, in seconds since 1970.  [any] */
+double pco__now_seconds(void);
+/* A close callback that frees the handle itself. */
+void pco__free_handle(uv_handle_t *handle);
 
 /* Sets a timer to fire once, `after` ns from now; sets it again if it is set.
  * Returns 0 or UV_ENOMEM. */

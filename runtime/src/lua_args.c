@@ -14,6 +14,8 @@
 #define MAX_SECONDS 1e9 /* 31 years; more is "never" */
 #define MAX_NAME    64
 
+const char *const pco__timeout_only[] = {"timeout", NULL};
+
 int pco__bad_argument(lua_State *L, const char *operation, const char *fmt,
                       ...) {
   char text[512];
@@ -29,8 +31,7 @@ int pco__bad_argument(lua_State *L, const char *operation, const char *fmt,
 void pco__check_arena(lua_State *L, const char *operation,
                       const pco__arena *arena) {
   if (arena->failed)
-    pco__raise(L, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL),
-               operation, 0);
+    pco__raise(L, pco__error_no_memory(), operation, 0);
 }
 
 /* ---- names --------------------------------------------------------------- */
@@ -168,6 +169,16 @@ int64_t pco__opt_seconds(lua_State *L, int idx, const char *operation,
   if (!pco__get_option(L, idx, name))
     return none;
   int64_t ns = to_ns(L, -1, operation, name, none, may_be_zero);
+  lua_pop(L, 1);
+  return ns;
+}
+
+int64_t pco__opt_span(lua_State *L, int idx, const char *operation,
+                      const char *name, int64_t otherwise) {
+  if (!pco__get_option(L, idx, name))
+    return otherwise;
+  int64_t longest = (int64_t)(MAX_SECONDS * NS_PER_S);
+  int64_t ns = to_ns(L, -1, operation, name, longest, true);
   lua_pop(L, 1);
   return ns;
 }

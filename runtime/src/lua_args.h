@@ -15,6 +15,8 @@ int pco__bad_argument(lua_State *L, const char *operation, const char *fmt, ...)
  * that is not in the NULL-terminated list, naming the nearest one. */
 void pco__check_options(lua_State *L, int idx, const char *operation,
                         const char *const *known);
+/* The list of a call that takes nothing but `timeout`. */
+extern const char *const pco__timeout_only[];
 /* Pushes the option, false if it is not given (then nothing is pushed). */
 bool pco__get_option(lua_State *L, int idx, const char *name);
 
@@ -22,6 +24,10 @@ bool pco__get_option(lua_State *L, int idx, const char *name);
  * absent or infinite value means. */
 int64_t pco__opt_seconds(lua_State *L, int idx, const char *operation,
                          const char *name, int64_t none, bool may_be_zero);
+/* The same for a span that may be without end: `otherwise` if absent, the
+ * longest there is if infinite. */
+int64_t pco__opt_span(lua_State *L, int idx, const char *operation,
+                      const char *name, int64_t otherwise);
 bool pco__opt_boolean(lua_State *L, int idx, const char *operation,
                       const char *name, bool otherwise);
 /* A non-negative integer up to max. */

@@ -6,11 +6,9 @@
 #include "lua_state.h"
 #include "lua_wait.h"
 
-static const char *const timeout_only[] = {"timeout", NULL};
-
 pco__backend_op *pco__new_backend_op(lua_State *L, pco__handle *h,
                                      const pco__op_class *cls, int options) {
-  pco__check_options(L, options, cls->name, timeout_only);
+  pco__check_options(L, options, cls->name, pco__timeout_only);
   int64_t timeout =
       pco__opt_seconds(L, options, cls->name, "timeout", -1, true);
   pco__op *op = pco__new_op(L, cls, sizeof(pco__backend_op), h->loop);
@@ -83,13 +81,6 @@ int pco__push_probe(lua_State *L, pco__op *op) {
 
 static const char *const state_names[] = {"unknown", "running", "paused",
                                           "dead"};
-
-void pco__set_time(lua_State *L, const char *key, double seconds) {
-  if (seconds <= 0)
-    return;
-  lua_pushnumber(L, seconds);
-  lua_setfield(L, -2, key);
-}
 
 void pco__set_labels(lua_State *L, const pco_pair *labels, size_t n) {
   lua_createtable(L, 0, (int)n);

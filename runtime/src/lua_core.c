@@ -211,6 +211,7 @@ static pco__lua *push_binding(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   pco__list_init(&lua->ready);
+  pco__list_init(&lua->tasks);
   int rc = pco__runtime_init(&lua->runtime);
   if (rc < 0)
     luaL_error(L, "portico: %s", pco__code_text(rc));

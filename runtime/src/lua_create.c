@@ -111,18 +111,23 @@ static void push_guard_metatable(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &guard_meta);
 }
 
-/* Pushes the guard of a loop's portal, if it has one. */
-static void guard_portal(lua_State *L, pco__loop *loop) {
+/* Pushes a guard, before there is anything to guard. */
+static guard *push_guard(lua_State *L) {
   guard *g = lua_newuserdatauv(L, sizeof *g, 0);
   g->portal = NULL;
   push_guard_metatable(L);
   lua_setmetatable(L, -2);
+  lua_toclose(L, -1);
+  return g;
+}
+
+/* Guards a loop's portal, if it has one. */
+static void guard_portal(guard *g, pco__loop *loop) {
   g->portal = pco__portal_of(loop);
   if (g->portal) {
     g->portal->users++;
     pco__portal_ref(g->portal);
   }
-  lua_toclose(L, -1);
 }
 
 /* The guard's use of the portal goes to the object that was made. */
@@ -260,8 +265,9 @@ static int core_open(lua_State *L) {
   check_name(L, 1, "open", "the backend's name");
   pco__check_options(L, AT_OPTIONS, "open", known);
   pco__check_caller(L, "open", allow_in_tasks(L, AT_OPTIONS, "open"));
+  guard *g = push_guard(L);
   pco__loop *loop = choose_loop(L, AT_OPTIONS, "open");
-  guard_portal(L, loop);
+  guard_portal(g, loop);
   pco__op *op = pco__new_op(L, &pco__open_class, sizeof(pco__open_op), loop);
   pco__open_op *o = PCO_CONTAINER(op, pco__open_op, op);
   o->settings = pco__arg_settings(L, AT_SETTINGS, "open", "settings",
@@ -380,8 +386,9 @@ static void use_settings(lua_State *L, int backend, pco__create_op *o) {
 static int create_in(lua_State *L, pco__handle *b, const pco__op_class *cls) {
   if (!b->sync)
     pco__check_wait(L, cls);
+  guard *g = push_guard(L);
   pco__loop *loop = b->sync ? choose_loop(L, AT_OPTIONS, cls->name) : b->loop;
-  guard_portal(L, loop);
+  guard_portal(g, loop);
   pco__create_op *o = new_create(L, cls, loop);
   if (loop == b->loop) {
     pco__backend_ref(b->backend);
@@ -433,8 +440,9 @@ static int core_sandbox(lua_State *L) {
     lua_replace(L, AT_SETTINGS);
   if (!pco__is_sync(L))
     pco__check_wait(L, &pco__sandbox_class);
+  guard *g = push_guard(L);
   pco__loop *loop = choose_loop(L, AT_OPTIONS, name);
-  guard_portal(L, loop);
+  guard_portal(g, loop);
   pco__create_op *o = new_create(L, &pco__sandbox_class, loop);
   o->backend_settings =
       pco__arg_settings(L, AT_SETTINGS, name, "backend_settings", &o->op.arena,

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lua_table.h"
+
 static const char classes_key = 0;
 static const char facade_key = 0;
 
@@ -97,13 +99,6 @@ static void push_where(lua_State *L) {
 
 /* ---- objects ------------------------------------------------------------- */
 
-static void set_string(lua_State *L, const char *key, const char *value) {
-  if (!value)
-    return;
-  lua_pushstring(L, value);
-  lua_setfield(L, -2, key);
-}
-
 /* Pushes one link of the chain. */
 static void push_link(lua_State *L, const pco__error *err) {
   lua_createtable(L, 0, 12);
@@ -113,10 +108,11 @@ static void push_link(lua_State *L, const pco__error *err) {
   else
     lua_pushstring(L, text);
   lua_setfield(L, -2, "message");
-  set_string(L, "code", pco__code_name(err->code));
-  set_string(L, "path", err->path);
-  set_string(L, "limit", err->limit);
-  set_string(L, "source", err->source < 4 ? source_names[err->source] : NULL);
+  pco__set_string(L, "code", pco__code_name(err->code));
+  pco__set_string(L, "path", err->path);
+  pco__set_string(L, "limit", err->limit);
+  pco__set_string(L, "source",
+                  err->source < 4 ? source_names[err->source] : NULL);
   lua_pushboolean(L, err->retryable);
   lua_setfield(L, -2, "retryable");
   push_class(L, pco__error_class(err));
@@ -137,7 +133,7 @@ static void push_chain(lua_State *L, const pco__error *err) {
 void pco__push_error(lua_State *L, pco__error *err, const char *operation) {
   push_chain(L, err);
   pco__error_free(err);
-  set_string(L, "operation", operation);
+  pco__set_string(L, "operation", operation);
   push_where(L);
   lua_setfield(L, -2, "where");
   luaL_traceback(L, L, NULL, 0);
@@ -159,9 +155,9 @@ void pco__add_context(lua_State *L, int self) {
   const pco__sandbox *sb = h->process ? h->process->sandbox : h->sandbox;
   const pco__backend *b = sb ? sb->backend : h->backend;
   if (b)
-    set_string(L, "backend", b->info->id);
+    pco__set_string(L, "backend", b->info->id);
   if (sb)
-    set_string(L, "sandbox", sb->id);
+    pco__set_string(L, "sandbox", sb->id);
 }
 
 int pco__raise(lua_State *L, pco__error *err, const char *operation, int self) {

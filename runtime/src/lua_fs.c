@@ -7,6 +7,7 @@
 
 #include "lua_args.h"
 #include "lua_error.h"
+#include "lua_table.h"
 #include "lua_wait.h"
 
 /* ---- results ------------------------------------------------------------- */
@@ -21,11 +22,6 @@ int pco__push_bytes(lua_State *L, pco__op *op) {
   return 1;
 }
 
-static void set_integer(lua_State *L, const char *key, lua_Integer value) {
-  lua_pushinteger(L, value);
-  lua_setfield(L, -2, key);
-}
-
 static void push_entry(lua_State *L, const pco__entry *e) {
   static const char *const types[] = {"file", "directory", "symlink", "other"};
   lua_createtable(L, 0, 8);
@@ -33,10 +29,10 @@ static void push_entry(lua_State *L, const pco__entry *e) {
   lua_setfield(L, -2, "name");
   lua_pushstring(L, types[e->type < 4 ? e->type : 3]);
   lua_setfield(L, -2, "type");
-  set_integer(L, "size", (lua_Integer)e->size);
-  set_integer(L, "mode", e->mode);
-  set_integer(L, "uid", e->uid);
-  set_integer(L, "gid", e->gid);
+  pco__set_integer(L, "size", (lua_Integer)e->size);
+  pco__set_integer(L, "mode", e->mode);
+  pco__set_integer(L, "uid", e->uid);
+  pco__set_integer(L, "gid", e->gid);
   lua_pushnumber(L, (lua_Number)e->mtime_ns / 1e9);
   lua_setfield(L, -2, "mtime");
   lua_pushstring(L, e->link);
@@ -74,12 +70,6 @@ int pco__push_entries(lua_State *L, pco__op *op) {
 int pco__push_found(lua_State *L, pco__op *op) {
   lua_pushboolean(L, op_of(op)->found);
   return 1;
-}
-
-int pco__push_fs_nothing(lua_State *L, pco__op *op) {
-  (void)L;
-  (void)op;
-  return 0;
 }
 
 /* ---- arguments ----------------------------------------------------------- */

@@ -11,6 +11,5 @@ int pco__push_bytes(struct lua_State *L, pco__op *op);
 int pco__push_entry(struct lua_State *L, pco__op *op);
 int pco__push_entries(struct lua_State *L, pco__op *op);
 int pco__push_found(struct lua_State *L, pco__op *op);
-int pco__push_fs_nothing(struct lua_State *L, pco__op *op);
 
 #endif /* PCO_LUA_FS_H */

@@ -13,12 +13,12 @@
 #include "lua_wait.h"
 #include "process_ops.h"
 
-static pco__handle *process_of(lua_State *L, int idx) {
+pco__handle *pco__iterated_process(lua_State *L, int idx) {
   lua_pushliteral(L, "process");
   lua_rawget(L, idx);
   pco__handle *h = pco__handle_at(L, -1);
   lua_pop(L, 1);
-  return h;
+  return h && h->kind == PCO__PROCESS ? h : NULL;
 }
 
 void pco__check_reader(lua_State *L, const pco__handle *h,
@@ -47,9 +47,7 @@ int pco__push_iterator(lua_State *L, pco__handle *h, int format,
   if (format == PCO__ITERATE_LINES) {
     it->lines = pco__lines_new(max_line);
     if (!it->lines)
-      return pco__raise(L,
-                        pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL),
-                        "process.lines", 1);
+      return pco__raise(L, pco__error_no_memory(), "process.lines", 1);
   }
   lua_pushvalue(L, 1);
   lua_setfield(L, -2, "process");
@@ -81,8 +79,9 @@ static void close_iterator(lua_State *L, int idx) {
   if (it->closed)
     return;
   it->process->iterated = false;
-  if (it->lines)
-    pco__lines_give_back(it->lines, &process_of(L, idx)->unread);
+  pco__handle *h = pco__iterated_process(L, idx);
+  if (it->lines && h)
+    pco__lines_give_back(it->lines, &h->unread);
   pco__mark_closed(L, idx);
   end_call *e = malloc(sizeof *e);
   if (!e)
@@ -112,7 +111,12 @@ static int line_too_long(lua_State *L, pco__handle *it) {
 /* PCO__OP_AGAIN: what was handed over is not enough for an item. */
 int pco__iterator_next_item(lua_State *L, bool ended) {
   pco__handle *it = pco__handle_at(L, 1);
-  pco__handle *h = process_of(L, 1);
+  pco__handle *h = pco__iterated_process(L, 1);
+  if (!h) {
+    close_iterator(L, 1);
+    lua_pushnil(L);
+    return 1;
+  }
   if (it->format == PCO__ITERATE_CHUNKS) {
     if (!h->unread.count && !ended)
       return PCO__OP_AGAIN;
@@ -142,7 +146,7 @@ static int iterator_next(lua_State *L) {
     lua_pushnil(L);
     return 1;
   }
-  pco__handle *h = process_of(L, 1);
+  pco__handle *h = pco__iterated_process(L, 1);
   if (!h || h->closed)
     return pco__raise(L,
                       pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,

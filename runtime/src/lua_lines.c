@@ -2,6 +2,7 @@
 /* Lines out of chunks; see lua_lines.h. */
 #include "lua_lines.h"
 
+#include <lauxlib.h>
 #include <lua.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,18 +36,13 @@ static int push_line(lua_State *L, pco__chunks *part, uint8_t stream,
   if (!part->count) {
     lua_pushlstring(L, data, len);
   } else {
-    size_t size = part->bytes + len;
-    char *line = malloc(size ? size : 1);
-    size_t at = 0;
-    for (pco__chunk *c; (c = pco__chunks_shift(part)) != NULL; free(c)) {
-      if (line)
-        memcpy(line + at, c->data + c->start, c->len - c->start);
-      at += c->len - c->start;
-    }
-    if (line && len)
-      memcpy(line + at, data, len);
-    lua_pushlstring(L, line ? line : "", line ? size : 0);
-    free(line);
+    luaL_Buffer b; /* nothing is used up before it is Lua's */
+    luaL_buffinitsize(L, &b, part->bytes + len);
+    for (const pco__chunk *c = part->first; c; c = c->next)
+      luaL_addlstring(&b, c->data + c->start, c->len - c->start);
+    luaL_addlstring(&b, data, len);
+    luaL_pushresult(&b);
+    pco__chunks_free(part);
   }
   lua_pushstring(L, stream == PCO__STDERR ? "stderr" : "stdout");
   return PCO__LINE_GIVEN;

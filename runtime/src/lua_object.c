@@ -106,16 +106,7 @@ static void warn_unclosed(lua_State *L, const pco__handle *h) {
   lua_warning(L, " was not closed", 0);
 }
 
-static int handle_gc(lua_State *L) {
-  pco__handle *h = (pco__handle *)lua_touserdata(L, 1);
-  if (h->kind < 0)
-    return 0;
-  pco__chunks_free(&h->unread);
-  pco__lines_free(h->lines);
-  if (pco__runtime_forked(&h->lua->runtime)) {
-    h->kind = -1;
-    return 0;
-  }
+static void let_go(lua_State *L, pco__handle *h) {
   warn_unclosed(L, h);
   leave(h);
   if (h->uses_portal)
@@ -123,7 +114,25 @@ static int handle_gc(lua_State *L) {
   if (h->kind == PCO__PORTAL && !h->closed)
     pco__portal_abandon(h->portal);
   pco__portal_unref(h->portal);
-  h->kind = -1;
+}
+
+/* Afterwards the handle is closed and empty: another object's __gc may still
+ * call methods of what is collected together with it. */
+static int handle_gc(lua_State *L) {
+  pco__handle *h = (pco__handle *)lua_touserdata(L, 1);
+  if (h->collected)
+    return 0;
+  pco__chunks_free(&h->unread);
+  pco__lines_free(h->lines);
+  if (!pco__runtime_forked(&h->lua->runtime))
+    let_go(L, h);
+  h->collected = true;
+  h->closed = true;
+  h->lines = NULL;
+  h->process = NULL;
+  h->sandbox = NULL;
+  h->backend = NULL;
+  h->portal = NULL;
   return 0;
 }
 
@@ -174,12 +183,12 @@ pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
   h->loop = loop;
   h->sync = sync;
   pco__chunks_init(&h->unread);
+  push_handle_metatable(L);
+  lua_setmetatable(L, -2);
   if (loop && loop->is_portal) {
     h->portal = pco__portal_of(loop);
     pco__portal_ref(h->portal);
   }
-  push_handle_metatable(L);
-  lua_setmetatable(L, -2);
   lua_rawsetp(L, -2, &handle_key);
   pco__push_metatable(L, kind, sync);
   lua_setmetatable(L, -2);
@@ -297,6 +306,8 @@ static void wrong_self(lua_State *L, int kind, const char *operation) {
 
 void pco__check_caller(lua_State *L, const char *operation, bool allow) {
   pco__lua *lua = pco__lua_of(L);
+  if (!lua->main) /* a finalizer that lua_close calls after ours */
+    pco__raise_new(L, PCO_ECLOSED, operation, "the Lua state is being closed");
   if (pco__runtime_forked(&lua->runtime))
     pco__raise_new(L, PCO_EFORKED, operation,
                    "this program was forked; start anew in the child");
@@ -319,7 +330,7 @@ pco__handle *pco__self(lua_State *L, int kind, const char *operation) {
     at = lua_gettop(L);
   }
   pco__handle *h = pco__handle_at(L, at);
-  if (!h)
+  if (!h || h->kind != (kind == PCO__FILESYSTEM ? PCO__SANDBOX : kind))
     wrong_self(L, kind, operation);
   lua_settop(L, kind == PCO__FILESYSTEM ? at - 1 : lua_gettop(L));
   pco__check_caller(L, operation, h->allow_in_tasks);
@@ -379,7 +390,7 @@ static int object_tostring(lua_State *L) {
     return 1;
   }
   const char *class_name = pco__class_names[h->kind];
-  switch (h->kind) {
+  switch (h->collected ? PCO__RESULT : h->kind) {
   case PCO__BACKEND:
     lua_pushfstring(L, "portico.%s(%s%s)", class_name, h->backend->info->id,
                     state_text(h));

@@ -6,6 +6,7 @@
 
 #include "lua_args.h"
 #include "lua_error.h"
+#include "lua_table.h"
 #include "lua_wait.h"
 #include "process_ops.h"
 
@@ -19,14 +20,8 @@ void pco__push_process(lua_State *L, pco__process *p, int at) {
       pco__push_object(L, PCO__PROCESS, owner->lua, owner->loop, owner->sync);
   h->process = p;
   h->allow_in_tasks = owner->allow_in_tasks;
-  lua_pushinteger(L, p->pid);
-  lua_setfield(L, -2, "pid");
-  lua_newtable(L);
-  for (int i = 0; p->argv[i]; i++) {
-    lua_pushstring(L, p->argv[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, "argv");
+  pco__set_integer(L, "pid", p->pid);
+  pco__set_argv(L, p->argv);
   lua_pushvalue(L, at);
   lua_setfield(L, -2, "sandbox");
   lua_pushboolean(L, 0);
@@ -57,31 +52,36 @@ static pco__process_op *new_op(lua_State *L, pco__handle *h,
   return o;
 }
 
-/* What was handed over but not taken goes back with the op. */
-static void return_unread(pco__handle *h, pco__process_op *o) {
+/* What was handed over but not taken goes back with the op, which must start
+ * then. */
+static void return_unread(lua_State *L, pco__handle *h, pco__process_op *o) {
+  if (!h->sync && !o->op.cls->shielded)
+    pco__check_wait(L, o->op.cls);
   pco__chunks_move(&o->chunks, &h->unread);
 }
 
 static int64_t call_timeout(lua_State *L, int idx, const char *operation) {
-  static const char *const known[] = {"timeout", NULL};
-  pco__check_options(L, idx, operation, known);
+  pco__check_options(L, idx, operation, pco__timeout_only);
   return pco__opt_seconds(L, idx, operation, "timeout", -1, true);
 }
 
 /* ---- reading ------------------------------------------------------------- */
 
-void pco__push_chunk(lua_State *L, pco__handle *h) {
-  pco__chunk *c = pco__chunks_shift(&h->unread);
-  if (!c) {
-    lua_pushnil(L);
-    return;
-  }
+void pco__push_output(lua_State *L, const pco__chunk *c) {
   lua_createtable(L, 0, 2);
   lua_pushstring(L, c->stream == PCO__STDERR ? "stderr" : "stdout");
   lua_setfield(L, -2, "stream");
   lua_pushlstring(L, c->data + c->start, c->len - c->start);
   lua_setfield(L, -2, "data");
-  free(c);
+}
+
+void pco__push_chunk(lua_State *L, pco__handle *h) {
+  if (!h->unread.count) {
+    lua_pushnil(L);
+    return;
+  }
+  pco__push_output(L, h->unread.first);
+  free(pco__chunks_shift(&h->unread));
 }
 
 int pco__read_more(lua_State *L, pco__handle *h, bool iterates,
@@ -99,9 +99,9 @@ int pco__after_read(lua_State *L, pco__chunks *chunks, bool ended) {
     pco__push_chunk(L, h);
     return 1;
   }
-  lua_getfield(L, 1, "process");
-  pco__chunks_move(&pco__handle_at(L, -1)->unread, chunks);
-  lua_pop(L, 1);
+  pco__handle *process = pco__iterated_process(L, 1);
+  if (process)
+    pco__chunks_move(&process->unread, chunks);
   return pco__iterator_next_item(L, ended);
 }
 
@@ -162,14 +162,17 @@ static int process_wait(lua_State *L) {
   int64_t timeout = call_timeout(L, 2, "process.wait");
   pco__process_op *o = new_op(L, h, &pco__wait_class, 2);
   o->op.timeout = timeout;
-  return_unread(h, o);
+  return_unread(L, h, o);
   return pco__await(L, 2);
 }
 
 static int process_poll(lua_State *L) {
   pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.poll");
   pco__process_op *o = new_op(L, h, &pco__poll_class, 2);
-  return_unread(h, o);
+  return_unread(L, h, o);
+  /* Whoever only polls would wait for ever for a loop that does not turn. */
+  if (!h->sync)
+    uv_run(&h->loop->uv, UV_RUN_NOWAIT);
   return pco__await(L, 2);
 }
 
@@ -192,11 +195,11 @@ static pco__process_op *new_kill(lua_State *L, pco__handle *h,
   pco__check_options(L, 2, cls->name, known);
   int64_t timeout = pco__opt_seconds(L, 2, cls->name, "timeout", -1, true);
   int64_t grace =
-      pco__opt_seconds(L, 2, cls->name, "grace", (int64_t)default_grace, true);
+      pco__opt_span(L, 2, cls->name, "grace", (int64_t)default_grace);
   pco__process_op *o = new_op(L, h, cls, 2);
   o->grace = (uint64_t)grace;
   o->op.timeout = timeout;
-  return_unread(h, o);
+  return_unread(L, h, o);
   return o;
 }
 

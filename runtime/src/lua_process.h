@@ -12,7 +12,9 @@ void pco__push_process(lua_State *L, pco__process *p, int at);
 /* After a read of the object at 1 (Process or Iterator): takes the chunks and
  * gives what that object gives. */
 int pco__after_read(lua_State *L, pco__chunks *chunks, bool ended);
-/* Pushes the first unread chunk as an OutputChunk, or nil. */
+/* Pushes an OutputChunk. */
+void pco__push_output(lua_State *L, const pco__chunk *c);
+/* Takes the first unread chunk and pushes it as an OutputChunk, or nil. */
 void pco__push_chunk(lua_State *L, pco__handle *h);
 /* Pushes the Result that the Process at idx gave before; false: none. */
 bool pco__cached_result(lua_State *L, int idx);
@@ -27,6 +29,9 @@ void pco__check_reader(lua_State *L, const pco__handle *h,
 /* Pushes an iterator over the Process at 1, in the form of generic for. */
 int pco__push_iterator(lua_State *L, pco__handle *h, int format,
                        int64_t timeout, size_t max_line);
+/* The handle of the Process of the Iterator at idx; NULL if the script has put
+ * something else there. */
+pco__handle *pco__iterated_process(lua_State *L, int idx);
 int pco__iterator_next_item(lua_State *L, bool ended);
 
 #endif /* PCO_LUA_PROCESS_H */

@@ -5,6 +5,7 @@
 #include "exec.h"
 #include "lua_process.h"
 #include "lua_state.h"
+#include "lua_table.h"
 #include "wire.h"
 
 static const char *reason_name(const pco__result *r) {
@@ -24,26 +25,16 @@ static const char *reason_name(const pco__result *r) {
   }
 }
 
-static void set_integer(lua_State *L, const char *key, lua_Integer value) {
-  lua_pushinteger(L, value);
-  lua_setfield(L, -2, key);
-}
-
-static void set_boolean(lua_State *L, const char *key, bool value) {
-  lua_pushboolean(L, value);
-  lua_setfield(L, -2, key);
-}
-
 static void push_gap(lua_State *L, const pco__capture *c) {
   lua_createtable(L, 0, 2);
-  set_integer(L, "offset", (lua_Integer)pco__capture_head(c));
-  set_integer(L, "bytes", (lua_Integer)c->dropped);
+  pco__set_integer(L, "offset", (lua_Integer)pco__capture_head(c));
+  pco__set_integer(L, "bytes", (lua_Integer)c->dropped);
 }
 
 static void set_truncated(lua_State *L, const pco__result *r) {
   static const char *const names[] = {"stdout", "stderr"};
   if (!r->out[0].dropped && !r->out[1].dropped) {
-    set_boolean(L, "truncated", false);
+    pco__set_boolean(L, "truncated", false);
     return;
   }
   lua_createtable(L, 0, 2);
@@ -60,8 +51,8 @@ static void set_output(lua_State *L, const pco__result *r) {
   lua_setfield(L, -2, "stdout");
   lua_pushlstring(L, r->out[1].data ? r->out[1].data : "", r->out[1].len);
   lua_setfield(L, -2, "stderr");
-  set_integer(L, "stdout_bytes", (lua_Integer)r->bytes[0]);
-  set_integer(L, "stderr_bytes", (lua_Integer)r->bytes[1]);
+  pco__set_integer(L, "stdout_bytes", (lua_Integer)r->bytes[0]);
+  pco__set_integer(L, "stderr_bytes", (lua_Integer)r->bytes[1]);
   set_truncated(L, r);
 }
 
@@ -79,9 +70,9 @@ void pco__push_result(lua_State *L, const pco__result *r) {
   luaL_checkstack(L, 6, "out of stack");
   lua_createtable(L, 0, 14);
   bool ended_itself = !r->gone && x->reason == PCO_REASON_EXITED;
-  set_boolean(L, "ok", ended_itself && x->code == 0 && !x->signal);
+  pco__set_boolean(L, "ok", ended_itself && x->code == 0 && !x->signal);
   if (!r->gone)
-    set_integer(L, "code", x->code);
+    pco__set_integer(L, "code", x->code);
   if (x->signal) {
     lua_pushstring(L, pco__signal_name(x->signal));
     lua_setfield(L, -2, "signal");
@@ -89,11 +80,11 @@ void pco__push_result(lua_State *L, const pco__result *r) {
   lua_pushstring(L, reason_name(r));
   lua_setfield(L, -2, "reason");
   set_output(L, r);
-  set_boolean(L, "eof", r->eof);
+  pco__set_boolean(L, "eof", r->eof);
   lua_pushnumber(L, (lua_Number)x->duration / 1e9);
   lua_setfield(L, -2, "duration");
   if (r->pid > 0)
-    set_integer(L, "pid", r->pid);
+    pco__set_integer(L, "pid", r->pid);
   set_survivors(L, r);
   pco__push_metatable(L, PCO__RESULT, pco__is_sync(L));
   lua_setmetatable(L, -2);

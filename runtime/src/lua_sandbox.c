@@ -34,10 +34,10 @@ static void parse_command(lua_State *L, const char *name, pco__arena *arena,
   o->out = pco__opt_choice(L, 3, name, "stdout", out_modes, PCO__PIPE);
   o->err = pco__opt_choice(L, 3, name, "stderr", err_modes, PCO__PIPE);
   o->timeout = (uint64_t)pco__opt_seconds(L, 3, name, "timeout", 0, false);
-  o->grace = (uint64_t)pco__opt_seconds(L, 3, name, "grace",
-                                        PCO__DEFAULT_GRACE_NS, true);
-  o->drain = (uint64_t)pco__opt_seconds(L, 3, name, "drain",
-                                        PCO__DEFAULT_DRAIN_NS, true);
+  o->grace =
+      (uint64_t)pco__opt_span(L, 3, name, "grace", PCO__DEFAULT_GRACE_NS);
+  o->drain =
+      (uint64_t)pco__opt_span(L, 3, name, "drain", PCO__DEFAULT_DRAIN_NS);
   o->max_output = pco__opt_size(L, 3, name, "max_output",
                                 PCO__DEFAULT_MAX_OUTPUT, SIZE_MAX / 4);
   o->check = pco__opt_boolean(L, 3, name, "check", false);
@@ -124,11 +124,9 @@ static int sandbox_spawn(lua_State *L) {
 /* ---- sandbox: processes, process, info, close -----------------------------
  */
 
-static const char *const timeout_only[] = {"timeout", NULL};
-
 static pco__look_op *new_look(lua_State *L, pco__handle *h,
                               const pco__op_class *cls, int options) {
-  pco__check_options(L, options, cls->name, timeout_only);
+  pco__check_options(L, options, cls->name, pco__timeout_only);
   int64_t timeout =
       pco__opt_seconds(L, options, cls->name, "timeout", -1, true);
   pco__op *op = pco__new_op(L, cls, sizeof(pco__look_op), h->loop);
@@ -195,15 +193,9 @@ int pco__push_processes(lua_State *L, pco__op *op) {
   for (size_t i = 0; i < o->n_processes; i++) {
     const pco__process *p = o->processes[i];
     lua_createtable(L, 0, 3);
-    lua_pushinteger(L, p->pid);
-    lua_setfield(L, -2, "pid");
+    pco__set_integer(L, "pid", p->pid);
     pco__set_time(L, "started", p->started_at);
-    lua_newtable(L);
-    for (int j = 0; p->argv[j]; j++) {
-      lua_pushstring(L, p->argv[j]);
-      lua_rawseti(L, -2, j + 1);
-    }
-    lua_setfield(L, -2, "argv");
+    pco__set_argv(L, p->argv);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;

@@ -4,14 +4,14 @@
 #define PCO_LUA_SANDBOX_H
 
 #include "lua_state.h"
+#include "lua_table.h"
 #include "sandbox_ops.h"
 
 /* Makes an op on the backend of an open handle, with the options at index
  * `options` (a timeout); its box is on top. */
 pco__backend_op *pco__new_backend_op(lua_State *L, pco__handle *h,
                                      const pco__op_class *cls, int options);
-/* Set fields of the table on top: a time (absent if unknown), labels. */
-void pco__set_time(lua_State *L, const char *key, double seconds);
+/* Sets the field `labels` of the table on top. */
 void pco__set_labels(lua_State *L, const pco_pair *labels, size_t n);
 
 int pco__push_opened(lua_State *L, pco__op *op);

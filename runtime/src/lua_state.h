@@ -29,8 +29,8 @@ typedef struct pco__lua {
   lua_State *main;           /* the main thread */
   pco__node ready;           /* of pco__task.node: to be resumed */
   struct pco__task *current; /* whose Lua code runs now */
-  int n_tasks;               /* not ended */
-  int n_waiting;             /* of these, for an op */
+  pco__node tasks;           /* of pco__task.all: not ended */
+  int n_tasks;               /* of these */
   bool driving;              /* inside run() */
 } pco__lua;
 
@@ -58,6 +58,7 @@ typedef struct pco__handle {
   pco__loop *loop;
   pco__portal *portal; /* a reference; NULL in the async facade */
   bool sync;
+  bool collected; /* its __gc ran: closed, and nothing is left in it */
   bool closed;
   bool allow_in_tasks;   /* sync: may be used in async tasks */
   bool uses_portal;      /* counted in portal->users */

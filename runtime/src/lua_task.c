@@ -476,8 +476,7 @@ static int task_sleep(lua_State *L, uint64_t ns) {
   pco__task *task = lua->current;
   task->timer.fn = on_slept;
   if (pco__timer_start(&lua->runtime.loop, &task->timer, ns) < 0)
-    return pco__raise(L, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL),
-                      "sleep", 0);
+    return pco__raise(L, pco__error_no_memory(), "sleep", 0);
   task->sleeping = true;
   return lua_yieldk(L, 0, 0, after_sleep);
 }

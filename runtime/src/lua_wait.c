@@ -12,6 +12,7 @@
 #include "lua_wait.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +20,9 @@
 #include "exec.h"
 #include "lua_args.h"
 #include "lua_error.h"
+#include "lua_process.h"
 #include "lua_result.h"
+#include "lua_table.h"
 #include "lua_task.h"
 #include "sys/quiet_write.h"
 
@@ -41,6 +44,11 @@ typedef struct box {
   bool submitted;
   bool input_wanted;
   int call; /* which callback runs */
+  /* sync: Ctrl-C came while it waited; how it would be raised is kept here */
+  lua_Hook interrupt;
+  int interrupt_mask;
+  int interrupt_count;
+  uint64_t give_up_at; /* uv_hrtime() */
 } box;
 
 static const char box_meta = 0;
@@ -48,16 +56,22 @@ static const char logger_key = 0;
 
 /* ---- boxes --------------------------------------------------------------- */
 
-/* Lets the op go; one that still runs is cancelled and ends by itself. */
+/* Lets the op go; one that still runs is cancelled and ends by itself.  In a
+ * forked child it is the parent's: even to cancel it would reach its sandbox.
+ */
 static void empty_box(box *b) {
   pco__op *op = b->op;
   if (!op)
     return;
   b->op = NULL;
+  if (pco__runtime_forked(op->loop->runtime))
+    return;
   if (b->submitted)
     pco__op_cancel(op, PCO_ECANCELED);
   if (!b->portal) {
     pco__list_remove(&op->done_node);
+    if (op->task)
+      pco__task_lost(op->task, op);
     op->task = NULL;
   }
   pco__chunks_free(&b->chunks);
@@ -91,8 +105,7 @@ pco__op *pco__new_op(lua_State *L, const pco__op_class *cls, size_t size,
   lua_setmetatable(L, -2);
   b->op = pco__op_new(cls, size, loop);
   if (!b->op)
-    pco__raise(L, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL),
-               cls->name, 0);
+    pco__raise(L, pco__error_no_memory(), cls->name, 0);
   b->portal = pco__portal_of(loop);
   pco__portal_ref(b->portal);
   return b->op;
@@ -138,10 +151,12 @@ static void call_logger(lua_State *L, int level, const char *text) {
 }
 
 void pco__deliver_log(lua_State *L, pco__lua *lua) {
-  if (!atomic_load(&lua->runtime.log.enabled) || !lua->runtime.log.first)
+  if (!atomic_load(&lua->runtime.log.enabled))
     return;
   unsigned dropped;
   pco__log_record *r = pco__log_take(&lua->runtime.log, &dropped);
+  if (!r && !dropped)
+    return;
   luaL_checkstack(L, 6, "out of stack");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &logger_key);
   while (r) {
@@ -150,11 +165,11 @@ void pco__deliver_log(lua_State *L, pco__lua *lua) {
     free(r);
     r = next;
   }
-  if (dropped)
-    call_logger(
-        L, PCO_LOG_WARNING,
-        lua_pushfstring(L, "%d log records were dropped", (int)dropped)),
-        lua_pop(L, 1);
+  if (dropped) {
+    char text[64];
+    snprintf(text, sizeof text, "%u log records were dropped", dropped);
+    call_logger(L, PCO_LOG_WARNING, text);
+  }
   lua_pop(L, 1);
 }
 
@@ -185,14 +200,6 @@ static void write_all(int fd, const char *data, size_t len) {
   }
 }
 
-static void push_chunk(lua_State *L, const pco__chunk *c) {
-  lua_createtable(L, 0, 2);
-  lua_pushstring(L, c->stream == PCO__STDERR ? "stderr" : "stdout");
-  lua_setfield(L, -2, "stream");
-  lua_pushlstring(L, c->data + c->start, c->len - c->start);
-  lua_setfield(L, -2, "data");
-}
-
 /* A callback raised: its error, on top, is kept, and the command ends. */
 static void callback_failed(lua_State *L, int at) {
   box *b = (box *)lua_touserdata(L, at);
@@ -201,19 +208,21 @@ static void callback_failed(lua_State *L, int at) {
   pco__op_cancel(b->op, PCO_ECANCELED);
 }
 
-/* The input function returned the value on top: bytes, or nil at the end. */
-static void give_input(lua_State *L, box *b) {
-  pco__exec *e = PCO_CONTAINER(b->op, pco__exec, op);
+/* The input function returned the value on top: bytes (none: it is asked
+ * again), or nil at the end. */
+static void give_input(lua_State *L, int at) {
+  box *b = (box *)lua_touserdata(L, at);
   size_t len = 0;
   const char *s = lua_tolstring(L, -1, &len);
-  char *copy = s && len ? malloc(len) : NULL;
-  if (copy)
-    memcpy(copy, s, len);
-  if (s && len == 0) {
-    b->input_wanted = true; /* nothing yet: ask again */
+  char *copy = s ? malloc(len + 1) : NULL;
+  if (s && !copy) { /* not the end of the input, which NULL would say */
+    pco__push_error(L, pco__error_no_memory(), b->op->cls->name);
+    callback_failed(L, at);
     return;
   }
-  pco__exec_give(e, copy, len);
+  if (copy)
+    memcpy(copy, s, len);
+  pco__exec_give(PCO_CONTAINER(b->op, pco__exec, op), copy, len);
 }
 
 /* What a callback left, however it came back. */
@@ -233,7 +242,7 @@ static void after_call(lua_State *L, int at, int status) {
                       b->op->cls->name);
       callback_failed(L, at);
     } else {
-      give_input(L, b);
+      give_input(L, at);
     }
   }
   lua_settop(L, at);
@@ -252,19 +261,21 @@ static void call_back(lua_State *L, int at, int call, int n_args,
   after_call(L, at, status);
 }
 
-static void output_one(lua_State *L, int at, pco__chunk *c) {
+/* Gives the first chunk in the box to whom it is for. */
+static void output_one(lua_State *L, int at) {
   box *b = (box *)lua_touserdata(L, at);
+  const pco__chunk *c = b->chunks.first;
   if (b->tee && !b->failed)
     write_all(c->stream == PCO__STDERR ? STDERR_FILENO : STDOUT_FILENO,
               c->data + c->start, c->len - c->start);
-  if (!b->has_output_function || b->failed) {
-    free(c);
-    return;
+  bool wanted = b->has_output_function && !b->failed;
+  if (wanted) {
+    lua_getiuservalue(L, at, BOX_ON_OUTPUT);
+    pco__push_output(L, c);
   }
-  lua_getiuservalue(L, at, BOX_ON_OUTPUT);
-  push_chunk(L, c);
-  free(c);
-  call_back(L, at, OUTPUT_CALL, 1, 0);
+  free(pco__chunks_shift(&b->chunks));
+  if (wanted)
+    call_back(L, at, OUTPUT_CALL, 1, 0);
 }
 
 /* Works off what the op has for the script's functions. */
@@ -276,39 +287,61 @@ static void serve(lua_State *L, int at) {
     if (!b->chunks.count)
       pco__exec_take(e, &b->chunks, &wanted);
     b->input_wanted |= wanted;
-    pco__chunk *c = pco__chunks_shift(&b->chunks);
-    if (c) {
-      output_one(L, at, c);
-    } else if (b->input_wanted && !b->failed) {
+    if (b->chunks.count) {
+      output_one(L, at);
+      continue;
+    }
+    if (b->input_wanted && !b->failed) {
       b->input_wanted = false;
       lua_getiuservalue(L, at, BOX_INPUT);
       call_back(L, at, INPUT_CALL, 0, 1);
-    } else {
-      return;
     }
+    return; /* after input too: the command may have ended meanwhile */
   }
 }
 
 /* ---- waiting ------------------------------------------------------------- */
 
+/* Ctrl-C came: the op is cancelled, and what would raise the interrupt is put
+ * away, so that it does not raise a second time. */
+static void interrupt(pco__lua *lua, box *b) {
+  b->interrupt = lua_gethook(lua->main);
+  b->interrupt_mask = lua_gethookmask(lua->main);
+  b->interrupt_count = lua_gethookcount(lua->main);
+  b->give_up_at = uv_hrtime() + ABANDON_AFTER_NS;
+  pco__clear_interrupt(lua);
+  pco__op_cancel(b->op, PCO_EINTERRUPTED);
+}
+
+/* The op of an interrupted call is done.  Its error is how the script hears of
+ * the interrupt; a result that came first leaves it to be raised. */
+static void settle_interrupt(pco__lua *lua, box *b) {
+  if (b->interrupt && !b->op->error && !b->failed)
+    lua_sethook(lua->main, b->interrupt, b->interrupt_mask, b->interrupt_count);
+  b->interrupt = NULL;
+}
+
 /* Blocks until the portal has something: PCO__OP_EVENT or PCO__OP_DONE, or
- * -EINTR when an interrupted call could not be cleaned up in time. */
+ * -EINTR when an interrupted call could not be cleaned up in time, or Ctrl-C
+ * came again. */
 static int block(lua_State *L, box *b) {
   pco__lua *lua = pco__lua_of(L);
   lua_Hook hook = pco__main_hook(lua);
-  bool interrupted = false;
   for (;;) {
-    int rc = pco__op_wait(b->op, interrupted ? ABANDON_AFTER_NS : -1);
-    if (rc >= 0 && interrupted && rc == PCO__OP_DONE && b->op->error)
-      pco__clear_interrupt(lua); /* its error is how the script hears of it */
+    /* In slices: a signal just before the wait does not end it. */
+    int rc = pco__op_wait(b->op, PCO__INTERRUPT_SLICE_NS);
+    if (rc == PCO__OP_DONE)
+      settle_interrupt(lua, b);
     if (rc >= 0)
       return rc;
-    if (rc == -ETIMEDOUT || (interrupted && pco__interrupted(lua, hook)))
+    bool interrupted = pco__interrupted(lua, hook);
+    if (b->interrupt && (interrupted || uv_hrtime() > b->give_up_at)) {
+      pco__clear_interrupt(lua);
       return -EINTR;
-    if (pco__interrupted(lua, hook)) {
-      interrupted = true;
-      hook = pco__main_hook(lua);
-      pco__op_cancel(b->op, PCO_EINTERRUPTED);
+    }
+    if (interrupted) {
+      interrupt(lua, b);
+      hook = NULL;
     }
   }
 }
@@ -329,14 +362,8 @@ static void add_partial(lua_State *L, pco__op *op) {
     argv = o->process->argv;
     r = o->result;
   }
-  if (argv) {
-    lua_newtable(L);
-    for (int i = 0; argv[i]; i++) {
-      lua_pushstring(L, argv[i]);
-      lua_rawseti(L, -2, i + 1);
-    }
-    lua_setfield(L, -2, "argv");
-  }
+  if (argv)
+    pco__set_argv(L, argv);
   if (r) {
     pco__push_result(L, r);
     lua_setfield(L, -2, "result");
@@ -347,6 +374,7 @@ static int finish(lua_State *L, int at) {
   box *b = (box *)lua_touserdata(L, at);
   pco__op *op = b->op;
   b->submitted = false;
+  op->task = NULL;
   if (b->failed) {
     lua_getiuservalue(L, at, BOX_ERROR);
     empty_box(b);
@@ -372,10 +400,11 @@ static bool is_done(const box *b) {
          PCO__OP_DONE;
 }
 
-/* The scheduler must find the task when the op ends, even so. */
+/* The scheduler finds out that the task's coroutine has ended. */
 static int raise_foreign(lua_State *L, box *b) {
-  pco__op_cancel(b->op, PCO_ECANCELED);
-  return pco__raise_new(L, PCO_ECOROUTINE, b->op->cls->name,
+  const char *name = b->op->cls->name;
+  empty_box(b);
+  return pco__raise_new(L, PCO_ECOROUTINE, name,
                         "this task was resumed by somebody else while it "
                         "waited");
 }
@@ -400,8 +429,7 @@ static void start_again(lua_State *L, box *b) {
   b->op = next;
   b->portal = portal;
   if (!next)
-    pco__raise(L, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL), name,
-               1);
+    pco__raise(L, pco__error_no_memory(), name, 1);
   submit(pco__lua_of(L), b, true);
 }
 
@@ -434,6 +462,9 @@ static int step(lua_State *L, int status, lua_KContext context) {
     pco__task *task = lua->current;
     if (!task || task->co != L)
       return raise_foreign(L, b);
+    /* A callback may have caught the error that tells of a cancellation. */
+    if (task->cancel_code && !b->op->cls->shielded)
+      pco__op_cancel(b->op, task->cancel_code);
     if (b->op->completed)
       continue;
     return pco__task_suspend(L, task, b->op, at, step);

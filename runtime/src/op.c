@@ -84,8 +84,7 @@ static void start(pco__call *call) {
   pco__op *op = PCO_CONTAINER(call, pco__op, call);
   if (op->timeout >= 0 &&
       pco__timer_start(op->loop, &op->timer, (uint64_t)op->timeout) < 0) {
-    pco__op_complete(op,
-                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    pco__op_complete(op, pco__error_no_memory());
     return;
   }
   op->cls->start(op);

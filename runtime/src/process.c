@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 
 #include "exec.h"
 #include "process_ops.h"
@@ -47,12 +46,6 @@ void pco__result_unref(pco__result *r) {
   free(r);
 }
 
-static double now_seconds(void) {
-  struct timeval tv;
-  gettimeofday(&tv, NULL);
-  return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
-}
-
 static int copy_argv(pco__process *p, char **argv) {
   size_t n = 0;
   while (argv[n])
@@ -91,7 +84,7 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   p->grace = opts->grace;
   p->drain = opts->drain;
   p->pid = -1;
-  p->started_at = now_seconds();
+  p->started_at = pco__now_seconds();
   atomic_init(&p->refs, 1);
   for (uint8_t i = 0; i < 2; i++) {
     pco__stream_init(&p->streams[i], p, i);
@@ -229,21 +222,7 @@ bool pco__process_ended(const pco__process *p) {
 }
 
 pco__error *pco__process_error(const pco__process *p) {
-  const pco__error *e = p->error;
-  if (!e)
-    return NULL;
-  pco__error *copy = pco__error_new(e->code, e->source, e->path,
-                                    e->message ? "%s" : NULL, e->message);
-  copy->spawn = e->spawn;
-  copy->retryable = e->retryable;
-  copy->limit = e->limit;
-  if (e->cause) {
-    pco__error *cause =
-        pco__error_new(e->cause->code, e->cause->source, e->cause->path,
-                       e->cause->message ? "%s" : NULL, e->cause->message);
-    pco__error_because(copy, cause);
-  }
-  return copy;
+  return p->error ? pco__error_copy(p->error) : NULL;
 }
 
 pco__result *pco__process_result(pco__process *p) {

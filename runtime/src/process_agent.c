@@ -19,7 +19,6 @@
 
 #define MAX_PID (1u << 30)
 #define MAX_NS  (UINT64_C(1) << 62)
-#define KILL_NS (5u * UINT64_C(1000000000)) /* an agent's bound for a tree */
 
 typedef struct pco__agent_process {
   pco__link_request spawn;
@@ -214,12 +213,6 @@ static void fail(pco__process *p, int rc, const char *what) {
   pco__process_failed(p, err);
 }
 
-/* How long the agent may take until a tree that is killed after `wait` has its
- * EXIT: whatever the agent does, a time limit ends the call. */
-static uint64_t kill_time(uint64_t wait, uint64_t grace) {
-  return wait > MAX_NS || grace > MAX_NS ? MAX_NS : wait + grace + KILL_NS;
-}
-
 /* E2BIG is told here, before a frame that would break the bound is made. */
 static int end_frame(pco_wire_buf *b) {
   return b->error == -EMSGSIZE ? UV_E2BIG : b->error;
@@ -262,8 +255,9 @@ static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
   a->spawn.type = PCO_WIRE_SPAWN;
   a->spawn.frame = on_frame;
   a->spawn.lost = on_lost;
-  if (opts->timeout)
-    a->ends_within = kill_time(opts->timeout, opts->grace);
+  /* A time limit ends the call whatever the agent does. */
+  if (opts->timeout && opts->timeout < MAX_NS && opts->grace < MAX_NS)
+    a->ends_within = opts->timeout + opts->grace;
   pco__process_ref(p); /* the request's */
   pco__link_request_send(link, &a->spawn, &frame, fds, n, true);
 }
@@ -365,7 +359,7 @@ static void agent_kill(pco__process *p, uint64_t grace, int reason) {
   pco_wire_number(&frame, PCO_TAG_GRACE, grace);
   pco_wire_number(&frame, PCO_TAG_REASON, (uint64_t)reason);
   pco__link_request_send(p->sandbox->link, &c->request, &frame, NULL, 0, false);
-  pco__link_expect(&c->request, kill_time(0, grace));
+  pco__link_expect(&c->request, grace);
 }
 
 /* ---- stdin --------------------------------------------------------------- */

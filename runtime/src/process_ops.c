@@ -14,10 +14,6 @@ static pco__process_op *op_of(pco__op *op) {
   return PCO_CONTAINER(op, pco__process_op, op);
 }
 
-static pco__error *no_memory(void) {
-  return pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL);
-}
-
 static void destroy(pco__op *op) {
   pco__process_op *o = op_of(op);
   pco__process_unref(o->process);
@@ -39,7 +35,7 @@ static void spawn_start(pco__op *op) {
   atomic_fetch_add(&op->refs, 1); /* against an end inside the spawn */
   pco__process *p = pco__process_spawn(o->sandbox, &o->opts, NULL, op);
   if (!p)
-    pco__op_complete(op, no_memory());
+    pco__op_complete(op, pco__error_no_memory());
   pco__process_unref(p);
   pco__op_unref(op);
 }
@@ -130,6 +126,14 @@ void pco__process_end_reader(pco__process *p) {
   pco__process_update(p);
 }
 
+/* What is left of the time of the call, of which an op was the first part. */
+static int64_t time_left(const pco__op *op) {
+  uint64_t now = uv_hrtime();
+  if (op->timeout < 0)
+    return -1;
+  return op->timer.at > now ? (int64_t)(op->timer.at - now) : 0;
+}
+
 static pco__op *read_again(const pco__op *op) {
   const pco__process_op *old =
       (const pco__process_op *)(const void *)op; /* op is its first member */
@@ -140,7 +144,7 @@ static pco__op *read_again(const pco__op *op) {
   pco__process_ref(old->process);
   o->process = old->process;
   o->iterates = old->iterates;
-  o->op.timeout = old->op.timeout;
+  o->op.timeout = time_left(op);
   pco__chunks_init(&o->chunks);
   return next;
 }
@@ -227,7 +231,8 @@ void pco__op_ended(pco__op *op, pco__process *p) {
     o->result = pco__result_ref(pco__process_result(p));
   pco__error *err = pco__process_error(p);
   if (!err)
-    err = o->result ? pco__result_error(o->result, p, p->check) : no_memory();
+    err = o->result ? pco__result_error(o->result, p, p->check)
+                    : pco__error_no_memory();
   pco__op_complete(op, err);
 }
 

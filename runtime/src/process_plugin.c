@@ -22,8 +22,9 @@ typedef struct pco__plugin_process {
   uint64_t timeout;
   uint64_t grace;
   uint64_t started_ns;
-  int kill_reason; /* PCO_REASON_* of a kill that began, or 0 */
-  int exits;       /* kills that wait for the exit */
+  int kill_reason;      /* PCO_REASON_* of a kill that began, or 0 */
+  int exits;            /* kills that wait for the exit */
+  struct call *writing; /* the write that the plugin has, its writer's or not */
 } pco__plugin_process;
 
 typedef struct call {
@@ -35,8 +36,9 @@ typedef struct call {
   int64_t pid;
   pco__exit exit; /* wait: the result */
   bool gone;
-  pco_iov iov; /* write: what is pinned; the bytes are a copy of ours, so that
-                  the writer may be cancelled while the plugin has them */
+  bool given_up; /* write: its writer has ended, and another one waits */
+  pco_iov iov;   /* write: what is pinned; the bytes are a copy of ours, so that
+                    the writer may be cancelled while the plugin has them */
 } call;
 
 static const pco_backend_api *api_of(const pco__process *p) {
@@ -215,8 +217,7 @@ static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
   call *c = v ? new_call(p, take_process, spawned) : NULL;
   if (!c) {
     free(v);
-    pco__process_failed(p,
-                        pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    pco__process_failed(p, pco__error_no_memory());
     return;
   }
   p->via_plugin = v;
@@ -250,8 +251,7 @@ static void signalled(call *c, pco__error *err) {
 static void plugin_signal(pco__process *p, int signo, pco__op *op) {
   call *c = new_call(p, NULL, signalled);
   if (!c) {
-    pco__op_complete(op,
-                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    pco__op_complete(op, pco__error_no_memory());
     return;
   }
   c->waiting = op;
@@ -259,13 +259,31 @@ static void plugin_signal(pco__process *p, int signo, pco__op *op) {
       &c->op, api_of(p)->signal(p->via_plugin->handle, signo, 0, &c->op));
 }
 
+static void plugin_write(pco__process *p);
+
+/* A write whose writer gave up is finished by the plugin all the same; only
+ * then the next one may begin. */
 static void wrote(call *c, pco__error *err) {
+  pco__process *p = c->process;
+  bool given_up = c->given_up || !p->via_plugin;
+  if (p->via_plugin)
+    p->via_plugin->writing = NULL;
+  if (given_up) {
+    pco__error_free(err);
+    if (p->via_plugin && p->input.busy)
+      plugin_write(p);
+    return;
+  }
   if (!err)
-    c->process->input.done = c->process->input.len;
-  pco__process_input_done(c->process, err);
+    p->input.done = p->input.len;
+  pco__process_input_done(p, err);
 }
 
 static void plugin_write(pco__process *p) {
+  if (p->via_plugin->writing) {
+    p->via_plugin->writing->given_up = true;
+    return;
+  }
   call *c = p->via_plugin->handle ? new_call(p, NULL, wrote) : NULL;
   void *copy = c ? malloc(p->input.len + 1) : NULL;
   if (!copy) {
@@ -276,6 +294,7 @@ static void plugin_write(pco__process *p) {
         p, pco__error_new(UV_EPIPE, PCO_SOURCE_HOST, NULL, NULL));
     return;
   }
+  p->via_plugin->writing = c;
   memcpy(copy, p->input.data, p->input.len);
   c->iov = (pco_iov){.base = copy, .len = p->input.len};
   pco__plugin_op_submitted(

@@ -48,26 +48,34 @@ int pco__runtime_loop(pco__runtime *rt, pco__loop **out) {
   return rc;
 }
 
-static void close_portals(pco__runtime *rt) {
+static void stop_portals(pco__runtime *rt) {
   for (pco__node *n = rt->portals.next; n != &rt->portals; n = n->next)
     pco__portal_stop(PCO_CONTAINER(n, pco__portal, node));
+}
+
+static void join_portals(pco__runtime *rt) {
   while (!pco__list_empty(&rt->portals))
     pco__portal_join(PCO_CONTAINER(rt->portals.next, pco__portal, node));
 }
 
-void pco__runtime_deinit(pco__runtime *rt) {
-  bool ours = !pco__runtime_forked(rt);
-  if (ours) {
-    if (rt->loop_open) {
-      pco__backend_close_all(&rt->loop);
-      pco__loop_deinit(&rt->loop);
-      pthread_mutex_destroy(&rt->loop.lock);
-    }
-    close_portals(rt);
+/* Not in a forked child: a lock may be held there by a thread that did not come
+ * along, and the loops are the parent's. */
+static void end_loops(pco__runtime *rt) {
+  stop_portals(rt); /* they end while the async loop does */
+  if (rt->loop_open) {
+    pco__backend_close_all(&rt->loop);
+    pco__loop_deinit(&rt->loop);
+    pthread_mutex_destroy(&rt->loop.lock);
   }
-  if (rt->image_fd >= 0)
-    close(rt->image_fd);
+  join_portals(rt);
   pco__log_deinit(&rt->log);
   pthread_mutex_destroy(&rt->lock);
+}
+
+void pco__runtime_deinit(pco__runtime *rt) {
+  if (!pco__runtime_forked(rt))
+    end_loops(rt);
+  if (rt->image_fd >= 0)
+    close(rt->image_fd);
   munmap(rt->not_forked, (size_t)sysconf(_SC_PAGESIZE));
 }

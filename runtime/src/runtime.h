@@ -23,8 +23,8 @@ typedef struct pco__runtime {
 
 /* Returns 0 or a libuv error. */
 int pco__runtime_init(pco__runtime *rt);
-/* Closes every sandbox of the async loop (within 10 s) and every portal, then
- * frees all.  [the state's thread] */
+/* Closes every sandbox of the async loop and of every portal (within 20 s),
+ * then frees all.  [the state's thread] */
 void pco__runtime_deinit(pco__runtime *rt);
 /* Gives the async loop, opened at the first call; 0 or a libuv error. */
 int pco__runtime_loop(pco__runtime *rt, pco__loop **out);

@@ -8,10 +8,6 @@
 #include "lua_sandbox.h"
 #include "plugin_loader.h"
 
-static pco__error *no_memory(void) {
-  return pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL);
-}
-
 /* ---- open ---------------------------------------------------------------- */
 
 static void open_start(pco__op *op) {
@@ -128,7 +124,7 @@ static char *copy(pco__backend_op *o, const char *s) {
 static void plugin_done(pco_op *call, pco__error *err) {
   pco__backend_op *o = PCO_CONTAINER(call, pco__backend_op, call);
   if (!err && o->results.failed)
-    err = no_memory();
+    err = pco__error_no_memory();
   pco__op_complete(&o->op, err);
 }
 
@@ -328,7 +324,7 @@ static void processes_start(pco__op *op) {
     n++;
   o->processes = err ? NULL : calloc(n + 1, sizeof(pco__process *));
   if (!err && !o->processes)
-    err = no_memory();
+    err = pco__error_no_memory();
   for (pco__node *at = sb->processes.next; !err && at != &sb->processes;
        at = at->next) {
     pco__process *p = PCO_CONTAINER(at, pco__process, node);

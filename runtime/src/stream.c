@@ -26,15 +26,11 @@ void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index) {
   s->fd = -1;
 }
 
-static void free_poll(uv_handle_t *handle) {
-  free(handle);
-}
-
 static void close_fd(pco__stream *s) {
   if (s->fd < 0)
     return;
   if (s->poll)
-    uv_close((uv_handle_t *)s->poll, free_poll);
+    uv_close((uv_handle_t *)s->poll, pco__free_handle);
   s->poll = NULL;
   close(s->fd);
   s->fd = -1;

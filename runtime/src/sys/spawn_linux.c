@@ -59,7 +59,8 @@ static int set_attributes(posix_spawnattr_t *attr) {
   sigemptyset(&set);
   posix_spawnattr_setsigmask(attr, &set);
   return posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGDEF |
-                                            POSIX_SPAWN_SETSIGMASK);
+                                            POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSID);
 }
 
 /* A pidfd of our child; if there can be none, the child is ended. */
