@@ -92,7 +92,11 @@ static int guard_close(lua_State *L) {
   pco__portal *portal = g->portal;
   g->portal = NULL;
   if (portal) {
-    pco__portal_release(portal, true);
+    /* Whoever was interrupted does not wait for the end of the portal. */
+    bool interrupted = lua_istable(L, 2) &&
+                       lua_getfield(L, 2, "code") == LUA_TSTRING &&
+                       strcmp(lua_tostring(L, -1), "PCO_EINTERRUPTED") == 0;
+    pco__portal_release(portal, !interrupted);
     pco__portal_unref(portal);
   }
   return 0;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "farewell.h"
 #include "lua_error.h"
 #include "lua_lines.h"
 #include "lua_state.h"
@@ -33,64 +34,31 @@ bool pco__is_sync(lua_State *L) {
 
 /* ---- letting go ---------------------------------------------------------- */
 
-/* What a collected handle leaves to its loop. */
-typedef struct farewell {
-  pco__call call;
-  bool iterated; /* an iterator that was not closed: its claim ends */
-  pco__process *process;
-  pco__sandbox *sandbox;
-  pco__backend *backend;
-} farewell;
-
-static void drop_references(pco__process *p, pco__sandbox *sb,
-                            pco__backend *b) {
-  pco__process_unref(p);
-  pco__sandbox_unref(sb);
-  pco__backend_unref(b);
-}
-
-static void say_farewell(pco__call *call) {
-  farewell *f = PCO_CONTAINER(call, farewell, call);
-  if (f->process && f->iterated)
-    pco__process_end_reader(f->process);
-  else if (f->process)
-    pco__process_release(f->process);
-  if (f->sandbox)
-    pco__sandbox_close(f->sandbox, NULL);
-  if (f->backend)
-    pco__backend_close(f->backend, NULL);
-  drop_references(f->process, f->sandbox, f->backend);
-  free(f);
-}
-
-/* Gives the references to the loop; a loop that is gone needs nothing. */
+/* Gives what the handle holds to its loop. */
 static void leave(pco__handle *h) {
   bool iterated = h->kind == PCO__ITERATOR && !h->closed && h->process;
-  if (iterated)
-    h->process->iterated = false;
-  pco__process *p = h->kind == PCO__PROCESS || iterated ? h->process : NULL;
-  pco__sandbox *sb = h->kind == PCO__SANDBOX && !h->closed ? h->sandbox : NULL;
   bool ends_backend =
       ((h->kind == PCO__BACKEND && !h->shared) || h->owns_backend) &&
       !h->closed;
-  pco__backend *b = ends_backend ? h->backend : NULL;
-  farewell *f = p || sb || b ? malloc(sizeof *f) : NULL;
-  if (!f) {
-    drop_references(h->process, h->sandbox, h->backend);
-    return;
+  pco__farewell what = {.how = PCO__FAREWELL_RELEASE};
+  if (iterated) {
+    h->process->iterated = false;
+    what.how = PCO__FAREWELL_READER;
   }
-  *f = (farewell){.call.fn = say_farewell,
-                  .iterated = iterated,
-                  .process = p,
-                  .sandbox = sb,
-                  .backend = b};
+  if (iterated || h->kind == PCO__PROCESS)
+    what.process = h->process;
+  if (h->kind == PCO__SANDBOX && !h->closed)
+    what.sandbox = h->sandbox;
+  if (ends_backend)
+    what.backend = h->backend;
   /* References that need no farewell go at once. */
-  drop_references(p ? NULL : h->process, sb ? NULL : h->sandbox,
-                  b ? NULL : h->backend);
-  if (pco__loop_post(h->loop, &f->call) < 0) {
-    drop_references(f->process, f->sandbox, f->backend);
-    free(f);
-  }
+  if (!what.process)
+    pco__process_unref(h->process);
+  if (!what.sandbox)
+    pco__sandbox_unref(h->sandbox);
+  if (!what.backend)
+    pco__backend_unref(h->backend);
+  pco__say_farewell(h->loop, what);
 }
 
 /* Tells the logger and, where the script has them on, Lua's warnings. */

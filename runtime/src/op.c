@@ -71,10 +71,10 @@ void pco__op_complete(pco__op *op, pco__error *err) {
     return;
   }
   pco__list_remove(&op->owner_node);
+  pco__timer_stop(op->loop, &op->timer);
   if (op->cls->hold && op->cls->hold(op, &err))
     return;
   op->completed = true;
-  pco__timer_stop(op->loop, &op->timer);
   op->error = err && op->cancel_code ? cancel_error(op, err) : err;
   signal_caller(op, PCO__OP_DONE);
   pco__op_unref(op);

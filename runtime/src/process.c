@@ -459,7 +459,7 @@ void pco__process_close_stdin(pco__process *p) {
 /* ---- kill and release ---------------------------------------------------- */
 
 void pco__process_kill(pco__process *p, uint64_t grace, int reason) {
-  if (p->error)
+  if (p->error || pco__list_empty(&p->node)) /* lost, or over and retired */
     return;
   if (!p->started) {
     p->kill_wished = true;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "farewell.h"
 #include "lua_result.h"
 #include "wire.h"
 
@@ -21,6 +22,15 @@ static void destroy(pco__op *op) {
   pco__result_unref(o->result);
   if (o->chunks.last)
     pco__chunks_free(&o->chunks);
+}
+
+/* A process that nobody took (its caller has given up) ends. */
+static void spawn_destroy(pco__op *op) {
+  pco__process_op *o = op_of(op);
+  pco__say_farewell(op->loop, (pco__farewell){.process = o->process,
+                                              .how = PCO__FAREWELL_KILL});
+  o->process = NULL;
+  destroy(op);
 }
 
 /* ---- spawn --------------------------------------------------------------- */
@@ -65,7 +75,7 @@ const pco__op_class pco__spawn_class = {.name = "spawn",
                                         .start = spawn_start,
                                         .cancel = spawn_cancel,
                                         .push = pco__push_spawn,
-                                        .destroy = destroy};
+                                        .destroy = spawn_destroy};
 
 /* ---- reading ------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "farewell.h"
 #include "lua_sandbox.h"
 #include "plugin_loader.h"
 
@@ -93,8 +94,13 @@ static void create_destroy(pco__op *op) {
   pco__create_op *o = create_of(op);
   if (o->info)
     pco__loader_release(o->info);
-  pco__sandbox_unref(o->sandbox);
-  pco__backend_unref(o->backend);
+  /* A sandbox that nobody took (its caller has given up) ends. */
+  bool opened = o->sandbox && o->opened;
+  if (!opened)
+    pco__backend_unref(o->backend);
+  pco__say_farewell(op->loop,
+                    (pco__farewell){.sandbox = o->sandbox,
+                                    .backend = opened ? o->backend : NULL});
   pco__error_free(o->failure);
 }
 
