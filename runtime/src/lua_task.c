@@ -228,9 +228,10 @@ int pco__task_suspend(lua_State *L, pco__task *task, pco__op *op, int box,
 
 /* Waits in our own poll(), which a signal ends: libuv's would go on.  The
  * zero-timeout turn before it makes libuv register fresh watchers. */
-static void wait_for_events(pco__loop *loop) {
+static void wait_for_events(pco__lua *lua) {
+  pco__loop *loop = &lua->runtime.loop;
   uv_run(&loop->uv, UV_RUN_NOWAIT);
-  if (!pco__list_empty(&loop->done))
+  if (!pco__list_empty(&loop->done) || !pco__list_empty(&lua->ready))
     return;
   struct pollfd p = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
   int timeout = uv_backend_timeout(&loop->uv);
@@ -266,7 +267,7 @@ static int drive(lua_State *L, pco__lua *lua) {
     if (pco__runtime_forked(&lua->runtime))
       return PCO_EFORKED;
     if (lua->n_tasks > 0 && pco__list_empty(&lua->ready))
-      wait_for_events(&lua->runtime.loop);
+      wait_for_events(lua);
     else
       uv_run(&lua->runtime.loop.uv, UV_RUN_NOWAIT);
     collect_done(lua);
