@@ -178,6 +178,17 @@ describe("a wait", function()
   end)
 end)
 
+describe("sleep", function()
+  it("ends when its time is over, not with the next event", function()
+    local seconds = facades.timed(portico.run, function()
+      for _ = 1, 10 do
+        portico.sleep(0.01)
+      end
+    end)
+    assert.is_true(seconds >= 0.1 and seconds < 1, seconds)
+  end)
+end)
+
 describe("all", function()
   it("runs at the same time, and keeps the order", function()
     local seconds, results = facades.timed(portico.run, function()
