@@ -50,7 +50,9 @@ int pco__fs_add_bytes(pco__fs_op *o, const void *data, size_t len) {
     o->bytes = bytes;
     o->cap_bytes = cap;
   }
-  memcpy(o->bytes + o->n_bytes, data, len);
+  if (len)
+    if (len)
+      memcpy(o->bytes + o->n_bytes, data, len);
   o->n_bytes += len;
   return 0;
 }

@@ -2,9 +2,12 @@
 /* A loop with posted and deferred calls and a heap of timers; see loop.h. */
 #include "loop.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #define NS_PER_MS 1000000u
 
@@ -180,6 +183,32 @@ void pco__timer_stop(pco__loop *loop, pco__timer *timer) {
 
 /* ---- life ---------------------------------------------------------------- */
 
+/* A host may have closed its descriptors 0 to 2.  libuv aborts when it has to
+ * close one of these numbers, so for the moment in which it opens its own they
+ * are taken; gives how many of made[] are to be closed afterwards. */
+static int occupy_stdio(int made[3]) {
+  int n = 0;
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+      made[n] = open("/dev/null", O_RDWR | O_CLOEXEC);
+      if (made[n] < 0)
+        break;
+      n++;
+    }
+  return n;
+}
+
+/* The parts of libuv that open descriptors. */
+static int open_uv(pco__loop *loop) {
+  int rc = uv_loop_init(&loop->uv);
+  if (rc < 0)
+    return rc;
+  rc = uv_async_init(&loop->uv, &loop->wakeup, on_wakeup);
+  if (rc < 0) /* it may have made its descriptor already; the loop owns it */
+    uv_loop_close(&loop->uv);
+  return rc;
+}
+
 int pco__loop_init(pco__loop *loop, struct pco__runtime *runtime,
                    bool is_portal) {
   memset(loop, 0, sizeof *loop);
@@ -189,15 +218,13 @@ int pco__loop_init(pco__loop *loop, struct pco__runtime *runtime,
   calls_init(&loop->deferred);
   pco__list_init(&loop->done);
   pco__list_init(&loop->backends);
-  int rc = uv_loop_init(&loop->uv);
+  int made[3];
+  int n = occupy_stdio(made);
+  int rc = open_uv(loop);
+  while (n > 0)
+    close(made[--n]);
   if (rc < 0)
     return rc;
-  rc = uv_async_init(&loop->uv, &loop->wakeup, on_wakeup);
-  if (rc < 0) {
-    /* uv_async_init may have made its descriptor already; the loop owns it. */
-    uv_loop_close(&loop->uv);
-    return rc;
-  }
   uv_timer_init(&loop->uv, &loop->timer);
   uv_idle_init(&loop->uv, &loop->idle);
   pthread_mutex_init(&loop->lock, NULL);

@@ -348,33 +348,56 @@ static const char *state_text(const pco__handle *h) {
   return h->closed ? ", closed" : "";
 }
 
-/* core.tostring(self): kind, id, state; no secrets. */
-static int object_tostring(lua_State *L) {
-  pco__handle *h = pco__handle_at(L, 1);
-  if (!h) {
-    luaL_getmetafield(L, 1, "__name");
-    const char *name = lua_tostring(L, -1);
-    lua_pushfstring(L, "%s: %p", name ? name : "table", lua_topointer(L, 1));
+/* How an object without a handle shows: a Result, a FileSystem. */
+static int plain_tostring(lua_State *L) {
+  if (has_class(L, 1, PCO__RESULT, pco__is_sync(L))) {
+    lua_getfield(L, 1, "reason");
+    lua_getfield(L, 1, "code");
+    lua_getfield(L, 1, "stdout_bytes");
+    lua_getfield(L, 1, "stderr_bytes");
+    lua_pushfstring(L, "portico.Result(%s %s, stdout %s, stderr %s bytes)",
+                    luaL_tolstring(L, 2, NULL), luaL_tolstring(L, 3, NULL),
+                    luaL_tolstring(L, 4, NULL), luaL_tolstring(L, 5, NULL));
     return 1;
   }
+  lua_pushliteral(L, "sandbox");
+  pco__handle *h = lua_istable(L, 1) && lua_rawget(L, 1) == LUA_TTABLE
+                       ? pco__handle_at(L, -1)
+                       : NULL;
+  if (h && h->sandbox)
+    lua_pushfstring(L, "portico.FileSystem(of %s%s)", h->sandbox->id,
+                    state_text(h));
+  else
+    lua_pushfstring(L, "portico: %p", lua_topointer(L, 1));
+  return 1;
+}
+
+/* core.tostring(self): kind, id, state; no secrets: of a command only the
+ * program. */
+static int object_tostring(lua_State *L) {
+  pco__handle *h = pco__handle_at(L, 1);
+  if (!h)
+    return plain_tostring(L);
   const char *class_name = pco__class_names[h->kind];
+  const char *state = state_text(h);
   switch (h->collected ? PCO__RESULT : h->kind) {
   case PCO__BACKEND:
     lua_pushfstring(L, "portico.%s(%s%s)", class_name, h->backend->info->id,
-                    state_text(h));
+                    state);
     break;
   case PCO__SANDBOX:
-    lua_pushfstring(L, "portico.%s(%s%s)", class_name, h->sandbox->id,
-                    state_text(h));
+    lua_pushfstring(L, "portico.%s(%s%s)", class_name, h->sandbox->id, state);
     break;
   case PCO__PROCESS:
-    lua_pushfstring(L, "portico.%s(%I in %s%s)", class_name,
-                    (lua_Integer)h->process->pid, h->process->sandbox->id,
-                    state_text(h));
+  case PCO__ITERATOR:
+    lua_pushfstring(L, "portico.%s(%s%I %s in %s%s)", class_name,
+                    h->kind == PCO__ITERATOR ? "of " : "",
+                    (lua_Integer)h->process->pid, h->process->argv[0],
+                    h->process->sandbox->id, state);
     break;
   default:
     lua_pushfstring(L, "portico.%s(%p%s)", class_name, lua_topointer(L, 1),
-                    state_text(h));
+                    state);
   }
   return 1;
 }

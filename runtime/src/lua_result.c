@@ -133,6 +133,11 @@ int pco__push_wait(lua_State *L, pco__op *op) {
   return 1;
 }
 
+int pco__push_signalled(lua_State *L, pco__op *op) {
+  lua_pushboolean(L, PCO_CONTAINER(op, pco__process_op, op)->acted);
+  return 1;
+}
+
 int pco__push_closed(lua_State *L, pco__op *op) {
   (void)op;
   lua_pushboolean(L, 1);

@@ -21,6 +21,7 @@ int pco__push_exec(struct lua_State *L, pco__op *op);
 int pco__push_spawn(struct lua_State *L, pco__op *op);
 int pco__push_read(struct lua_State *L, pco__op *op);
 int pco__push_wait(struct lua_State *L, pco__op *op);
+int pco__push_signalled(struct lua_State *L, pco__op *op);
 int pco__push_closed(struct lua_State *L, pco__op *op);
 int pco__push_nothing(struct lua_State *L, pco__op *op);
 

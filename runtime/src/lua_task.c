@@ -96,6 +96,21 @@ static void stop_sleep(pco__task *task) {
   pco__timer_stop(&task->lua->runtime.loop, &task->timer);
 }
 
+/* A task ended before its children (its coroutine was resumed by somebody
+ * else): they are cancelled, and nobody takes their results. */
+static void orphan_children(pco__task *task) {
+  for (pco__node *n = task->lua->tasks.next; n != &task->lua->tasks;
+       n = n->next) {
+    pco__task *child = PCO_CONTAINER(n, pco__task, all);
+    if (child->parent != task)
+      continue;
+    child->parent = NULL;
+    child->orphan = true;
+    pco__task_cancel(child, PCO_ECANCELED);
+  }
+  task->children = 0;
+}
+
 static void task_ended(pco__task *task, int n_results) {
   stop_sleep(task);
   task->ended = true;
@@ -103,6 +118,8 @@ static void task_ended(pco__task *task, int n_results) {
   task->failed = !lua_toboolean(task->co, -n_results);
   task->lua->n_tasks--;
   pco__list_remove(&task->all);
+  if (task->children > 0)
+    orphan_children(task);
   pco__task *parent = task->parent;
   if (parent)
     parent->children--;
@@ -159,7 +176,7 @@ void pco__task_lost(pco__task *task, const pco__op *op) {
   make_ready(task);
 }
 
-static void resume(lua_State *L, pco__task *task) {
+static void resume_task(lua_State *L, pco__task *task) {
   pco__lua *lua = task->lua;
   int n_args = task->n_args;
   int n_results = 0;
@@ -189,6 +206,12 @@ static void resume(lua_State *L, pco__task *task) {
     lua_insert(task->co, -2);
     task_ended(task, 2);
   }
+}
+
+static void resume(lua_State *L, pco__task *task) {
+  resume_task(L, task);
+  if (task->ended && task->orphan)
+    pco__task_free(L, task);
 }
 
 /* Tasks whose ops have something become ready. */
@@ -226,12 +249,14 @@ int pco__task_suspend(lua_State *L, pco__task *task, pco__op *op, int box,
 
 /* ---- driving ------------------------------------------------------------- */
 
-/* Waits in our own poll(), which a signal ends: libuv's would go on.  The
+/* Waits for the op, or else for any task to become ready, at most for a slice
+ * of time.  In our own poll(), which a signal ends: libuv's would go on.  The
  * zero-timeout turn before it makes libuv register fresh watchers. */
-static void wait_for_events(pco__lua *lua) {
+static void wait_for_events(pco__lua *lua, const pco__op *op) {
   pco__loop *loop = &lua->runtime.loop;
   uv_run(&loop->uv, UV_RUN_NOWAIT);
-  if (!pco__list_empty(&loop->done) || !pco__list_empty(&lua->ready))
+  if (op ? op->completed
+         : !pco__list_empty(&loop->done) || !pco__list_empty(&lua->ready))
     return;
   struct pollfd p = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
   int timeout = uv_backend_timeout(&loop->uv);
@@ -243,9 +268,15 @@ static void wait_for_events(pco__lua *lua) {
 }
 
 void pco__drive_until_done(pco__lua *lua, pco__op *op) {
-  pco__loop *loop = &lua->runtime.loop;
-  while (!op->completed)
-    uv_run(&loop->uv, UV_RUN_ONCE);
+  lua_Hook hook = pco__main_hook(lua, lua->main);
+  while (!op->completed) {
+    wait_for_events(lua, op);
+    if (!pco__interrupted(lua, hook))
+      continue;
+    pco__clear_interrupt(lua);
+    hook = NULL;
+    pco__op_cancel(op, PCO_EINTERRUPTED);
+  }
   pco__list_remove(&op->done_node);
 }
 
@@ -258,7 +289,7 @@ static void cancel_all(pco__lua *lua, int code) {
  * were cancelled and have ended, or did not in time, or it came again), or
  * PCO_EFORKED in a child that a task forked: the loop is the parent's. */
 static int drive(lua_State *L, pco__lua *lua) {
-  lua_Hook hook = pco__main_hook(lua);
+  lua_Hook hook = pco__main_hook(lua, L);
   uint64_t give_up_at = 0;
   while (lua->n_tasks > 0) {
     pco__deliver_log(L, lua);
@@ -267,7 +298,7 @@ static int drive(lua_State *L, pco__lua *lua) {
     if (pco__runtime_forked(&lua->runtime))
       return PCO_EFORKED;
     if (lua->n_tasks > 0 && pco__list_empty(&lua->ready))
-      wait_for_events(lua);
+      wait_for_events(lua, NULL);
     else
       uv_run(&lua->runtime.loop.uv, UV_RUN_NOWAIT);
     collect_done(lua);
@@ -337,6 +368,10 @@ static int task_run(lua_State *L) {
                                     "to the parent process"
                                   : "interrupted; a task did not end in time"),
                "run", 0);
+  if (rc == PCO_EINTERRUPTED && !root->failed) { /* it ended all the same */
+    pco__task_free(L, root);
+    pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL), "run", 0);
+  }
   return give_results(L, root);
 }
 
@@ -393,6 +428,10 @@ static int join_all(lua_State *L, int status, lua_KContext context) {
   (void)context;
   pco__lua *lua = pco__lua_of(L);
   pco__task *self = lua->current;
+  if (!self || self->co != L)
+    return pco__raise_new(L, PCO_ECOROUTINE, "task.all",
+                          "this task was resumed by somebody else while it "
+                          "waited for others");
   lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
   lua_Integer bad = first_failed(L, n);
   if (self->cancel_code)
@@ -485,7 +524,7 @@ static int task_sleep(lua_State *L, uint64_t ns) {
 /* Sleeps on this thread until the time is over or Ctrl-C came. */
 static int sync_sleep(lua_State *L, int64_t ns) {
   pco__lua *lua = pco__lua_of(L);
-  lua_Hook hook = pco__main_hook(lua);
+  lua_Hook hook = pco__main_hook(lua, L);
   uint64_t end = uv_hrtime() + (uint64_t)ns;
   pco__deliver_log(L, lua);
   for (uint64_t now; (now = uv_hrtime()) < end;) {

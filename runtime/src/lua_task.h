@@ -24,6 +24,7 @@ typedef struct pco__task {
   int cancel_code;          /* every wait raises it from now on; 0: none */
   struct pco__task *parent; /* waits for its children; or NULL */
   int children;             /* not ended; of this task */
+  bool orphan;              /* its parent ended first: freed when it ends */
   bool joining;             /* waits for its children */
   bool sleeping; /* waits for its timer: no op, which would weigh more than the
                     rest of a parked task */

@@ -12,6 +12,7 @@
 #include "lua_wait.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ typedef struct box {
   bool has_output_function;
   bool failed; /* a callback raised; the error is a user value */
   bool submitted;
+  bool fresh; /* a read in a task that has not given way yet */
   bool input_wanted;
   int call; /* which callback runs */
   /* sync: Ctrl-C came while it waited; how it would be raised is kept here */
@@ -125,8 +127,12 @@ void pco__keep_callbacks(lua_State *L, int at, int options, bool tee) {
 
 /* ---- interrupts and logs ------------------------------------------------- */
 
-lua_Hook pco__main_hook(pco__lua *lua) {
-  return lua_gethook(lua->main);
+lua_Hook pco__main_hook(pco__lua *lua, lua_State *L) {
+  const int all = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
+  bool is_interrupt =
+      lua_gethookmask(lua->main) == all && lua_gethookcount(lua->main) == 1;
+  /* In a coroutine it could not raise yet: it is news. */
+  return is_interrupt && L != lua->main ? NULL : lua_gethook(lua->main);
 }
 
 bool pco__interrupted(pco__lua *lua, lua_Hook hook) {
@@ -191,6 +197,11 @@ static int set_logger(lua_State *L) {
 static void write_all(int fd, const char *data, size_t len) {
   while (len > 0) {
     ssize_t n = pco__quiet_write(fd, data, len);
+    if (n < 0 && errno == EAGAIN) { /* the host made it non-blocking */
+      struct pollfd p = {.fd = fd, .events = POLLOUT};
+      poll(&p, 1, -1);
+      continue;
+    }
     if (n < 0 && errno != EINTR)
       return;
     if (n > 0) {
@@ -326,7 +337,7 @@ static void settle_interrupt(pco__lua *lua, box *b) {
  * came again. */
 static int block(lua_State *L, box *b) {
   pco__lua *lua = pco__lua_of(L);
-  lua_Hook hook = pco__main_hook(lua);
+  lua_Hook hook = pco__main_hook(lua, L);
   for (;;) {
     /* In slices: a signal just before the wait does not end it. */
     int rc = pco__op_wait(b->op, PCO__INTERRUPT_SLICE_NS);
@@ -414,6 +425,7 @@ static void submit(pco__lua *lua, box *b, bool in_task) {
   if (!b->portal)
     b->op->task = lua->current;
   b->submitted = true;
+  b->fresh = !b->portal && in_task && b->op->cls->again;
   pco__op_submit(b->op);
   if (!b->portal && !in_task)
     pco__drive_until_done(lua, b->op);
@@ -441,7 +453,7 @@ static int step(lua_State *L, int status, lua_KContext context) {
     after_call(L, at, status);
   for (;;) {
     lua_settop(L, at);
-    bool done = is_done(b);
+    bool done = is_done(b) && !b->fresh;
     if (b->calls_back)
       serve(L, at);
     if (done) {
@@ -465,8 +477,11 @@ static int step(lua_State *L, int status, lua_KContext context) {
     /* A callback may have caught the error that tells of a cancellation. */
     if (task->cancel_code && !b->op->cls->shielded)
       pco__op_cancel(b->op, task->cancel_code);
-    if (b->op->completed)
+    /* A reader of a fast process gives way once a batch, or nobody else would
+     * ever run. */
+    if (b->op->completed && !b->fresh)
       continue;
+    b->fresh = false;
     return pco__task_suspend(L, task, b->op, at, step);
   }
 }

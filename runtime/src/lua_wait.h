@@ -28,7 +28,7 @@ void pco__deliver_log(lua_State *L, pco__lua *lua);
  * on the main thread by its signal handler. */
 #define PCO__INTERRUPT_SLICE_NS INT64_C(250000000) /* to look again after */
 bool pco__interrupted(pco__lua *lua, lua_Hook hook);
-lua_Hook pco__main_hook(pco__lua *lua);
+lua_Hook pco__main_hook(pco__lua *lua, lua_State *L);
 void pco__clear_interrupt(pco__lua *lua);
 
 #endif /* PCO_LUA_WAIT_H */

@@ -297,6 +297,7 @@ static int on_command_reply(pco__link_request *r, const pco_wire_header *h,
   }
   if (c->op) {
     pco__op_complete(c->op, rc < 0 ? nonsense() : err);
+    pco__op_unref(c->op);
   } else {
     if (rc == 0)
       rc = on_killed(p, h, payload);
@@ -309,10 +310,10 @@ static int on_command_reply(pco__link_request *r, const pco_wire_header *h,
 
 static void on_command_lost(pco__link_request *r, const pco__error *err) {
   command_request *c = PCO_CONTAINER(r, command_request, request);
-  if (c->op)
-    pco__op_complete(c->op,
-                     pco__error_new(err->code, err->source, NULL,
-                                    err->message ? "%s" : NULL, err->message));
+  if (c->op) {
+    pco__op_complete(c->op, pco__error_copy(err));
+    pco__op_unref(c->op);
+  }
   pco__process_unref(c->process);
   free(c);
 }
@@ -325,6 +326,8 @@ static command_request *new_command(pco__process *p, uint16_t type,
   pco__process_ref(p);
   c->process = p;
   c->op = op;
+  if (op) /* it may be cancelled before the answer */
+    atomic_fetch_add(&op->refs, 1);
   c->request.id = pco__link_next(p->sandbox->link);
   c->request.type = type;
   c->request.frame = on_command_reply;

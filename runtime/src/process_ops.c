@@ -9,6 +9,7 @@
 #include "wire.h"
 
 #define BATCH_CHUNKS 16u /* handed over in one crossing */
+#define LINES_BYTES  (64u * 1024)
 #define BATCH_BYTES  (256u * 1024)
 
 static pco__process_op *op_of(pco__op *op) {
@@ -50,25 +51,29 @@ static void spawn_start(pco__op *op) {
   pco__op_unref(op);
 }
 
-/* A spawn that was cancelled meanwhile leaves nothing: the process is killed,
- * and the op completes when it is dead. */
 void pco__op_spawned(pco__op *op, pco__process *p) {
   pco__process_op *o = op_of(op);
   if (!o->process) {
     pco__process_ref(p);
     o->process = p;
   }
-  if (op->cancel_code) {
-    pco__list_append(&p->killers, &op->owner_node);
-    p->released = true;
-    pco__process_kill(p, 0, PCO_REASON_KILLED);
-    return;
-  }
   pco__op_complete(op, NULL);
 }
 
+/* Whenever it starts, it is killed; nobody waits for a silent agent. */
 static void spawn_cancel(pco__op *op) {
-  (void)op; /* pco__op_spawned looks at cancel_code */
+  pco__sandbox *sb = op_of(op)->sandbox;
+  for (pco__node *n = sb->processes.next; n != &sb->processes; n = n->next) {
+    pco__process *p = PCO_CONTAINER(n, pco__process, node);
+    if (p->spawn_op != op)
+      continue;
+    p->spawn_op = NULL;
+    p->released = true;
+    pco__process_kill(p, 0, PCO_REASON_KILLED);
+    break;
+  }
+  pco__op_complete(op,
+                   pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
 }
 
 const pco__op_class pco__spawn_class = {.name = "spawn",
@@ -111,8 +116,10 @@ static void read_start(pco__op *op) {
 void pco__op_fed(pco__op *op, pco__process *p) {
   pco__process_op *o = op_of(op);
   p->reader = NULL;
+  /* Lines take their time in the script: fewer at once keep it responsive. */
+  size_t most = op->cls == &pco__lines_class ? LINES_BYTES : BATCH_BYTES;
   while (p->queue.count && o->chunks.count < BATCH_CHUNKS &&
-         o->chunks.bytes < BATCH_BYTES)
+         o->chunks.bytes < most)
     pco__chunks_append(&o->chunks, pco__chunks_shift(&p->queue));
   o->ended = !o->chunks.count;
   if (o->ended)
@@ -296,17 +303,34 @@ static void signal_start(pco__op *op) {
   pco__process_op *o = op_of(op);
   pco__error *err = pco__process_error(o->process);
   if (!err && o->process->has_exit)
-    err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL,
-                         "the process has ended");
+    err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL, NULL);
   if (err)
     pco__op_complete(op, err);
   else
     o->process->driver->signal(o->process, o->signo, op);
 }
 
+/* That it has ended already is an answer, no error. */
+static bool signal_hold(pco__op *op, pco__error **err) {
+  op_of(op)->acted = !*err;
+  if (*err && (*err)->code == UV_ESRCH) {
+    pco__error_free(*err);
+    *err = NULL;
+  }
+  return false;
+}
+
+/* The agent may be silent; its answer then finds the op completed. */
+static void signal_cancel(pco__op *op) {
+  pco__op_complete(op,
+                   pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
+}
+
 const pco__op_class pco__signal_class = {.name = "process.signal",
                                          .start = signal_start,
-                                         .push = pco__push_nothing,
+                                         .cancel = signal_cancel,
+                                         .hold = signal_hold,
+                                         .push = pco__push_signalled,
                                          .destroy = destroy};
 
 static void kill_start(pco__op *op) {
@@ -333,11 +357,6 @@ static pco__error *survivors_error(const pco__process *p) {
 void pco__op_killed(pco__op *op, pco__process *p) {
   pco__process_op *o = op_of(op);
   bool closing = op->cls == &pco__process_close_class;
-  if (op->cls == &pco__spawn_class) {
-    pco__op_complete(op,
-                     pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
-    return;
-  }
   if (!p->failed)
     o->result = pco__result_ref(pco__process_result(p));
   /* Closing what is gone is no error; what could not be killed is one. */

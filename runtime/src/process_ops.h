@@ -22,7 +22,7 @@ typedef struct pco__process_op {
   pco__result *result; /* wait, poll, kill: a reference, or NULL */
   uint64_t grace;      /* kill, close; ns */
   int signo;           /* signal */
-  bool acted;          /* close: it was this call */
+  bool acted;          /* signal: it was sent */
 } pco__process_op;
 
 extern const pco__op_class pco__spawn_class;

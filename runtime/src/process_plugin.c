@@ -246,6 +246,7 @@ static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
 
 static void signalled(call *c, pco__error *err) {
   pco__op_complete(c->waiting, err);
+  pco__op_unref(c->waiting);
 }
 
 static void plugin_signal(pco__process *p, int signo, pco__op *op) {
@@ -255,6 +256,7 @@ static void plugin_signal(pco__process *p, int signo, pco__op *op) {
     return;
   }
   c->waiting = op;
+  atomic_fetch_add(&op->refs, 1); /* it may be cancelled before the answer */
   pco__plugin_op_submitted(
       &c->op, api_of(p)->signal(p->via_plugin->handle, signo, 0, &c->op));
 }

@@ -256,7 +256,8 @@ box *box_new(void) {
   check_op(b->create, 0);
   b->sb = PCO_CONTAINER(b->create, pco__create_op, op)->sandbox;
   need(b->sb != NULL, "no sandbox");
-  pco__sandbox_ref(b->sb);
+  /* Taken, as a caller would: an op that keeps its result undoes it. */
+  PCO_CONTAINER(b->create, pco__create_op, op)->sandbox = NULL;
   pco__op_unref(b->create);
   b->create = NULL;
   return b;

@@ -347,8 +347,8 @@ static bool greet(box *b) {
   pco__sandbox *sb = PCO_CONTAINER(b->create, pco__create_op, op)->sandbox;
   if (!sb)
     return false;
-  pco__sandbox_ref(sb);
-  b->sb = sb;
+  PCO_CONTAINER(b->create, pco__create_op, op)->sandbox = NULL;
+  b->sb = sb; /* taken, as a caller would */
   pco__op_unref(b->create);
   b->create = NULL;
   return true;

@@ -23,7 +23,7 @@
 
 static const pco_backend_api *api;
 static const char *agent_path;
-static char tmp[] = "/tmp/portico-local-test-XXXXXX";
+static char tmp[] = "/tmp/portico-test-local-XXXXXX";
 static int spawn_result; /* < 0: spawn() fails */
 static int last_pidfd = -1;
 static char last_args[4096];
