@@ -176,7 +176,8 @@ static void answer_command(pco_agent *a, const pco_sup *s, const pid_t *pids,
   pco_wire_begin(&a->buf, PCO_WIRE_EXIT, 0, s->op);
   pco_wire_number(&a->buf, PCO_TAG_CODE, 128 + SIGKILL);
   pco_wire_number(&a->buf, PCO_TAG_SIGNAL, SIGKILL);
-  pco_wire_number(&a->buf, PCO_TAG_REASON, PCO_REASON_KILLED);
+  pco_wire_number(&a->buf, PCO_TAG_REASON,
+                  s->overdue ? PCO_REASON_TIMEOUT : PCO_REASON_KILLED);
   pco_wire_number(&a->buf, PCO_TAG_DURATION, (uint64_t)(pco_now() - s->asked));
   for (size_t i = 0; i < n; i++)
     pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, (uint64_t)pids[i]);
@@ -242,13 +243,13 @@ static void bury_lost(pco_agent *a) {
  * was just starting. */
 static void on_reaped(void *arg, pid_t pid, int status) {
   pco_agent *a = arg;
-  (void)status;
-  for (pco_sup *s = a->commands.live; s; s = s->next) {
-    if (s->pid == pid) {
-      lose(a, s);
-      return;
-    }
-  }
+  pco_sup *s = a->commands.live;
+  while (s && s->pid != pid)
+    s = s->next;
+  if (s && WIFSTOPPED(status)) /* by a command that would be rid of it */
+    syscall(SYS_pidfd_send_signal, s->pidfd, SIGCONT, NULL, 0);
+  else if (s)
+    lose(a, s);
 }
 
 static void on_sigchld(void *arg, uint32_t events) {
@@ -257,7 +258,7 @@ static void on_sigchld(void *arg, uint32_t events) {
   (void)events;
   if (read(a->commands.sigchld.fd, &info, sizeof info) < 0)
     return;
-  pco_tree_options o = {.reaped = on_reaped, .arg = a};
+  pco_tree_options o = {.reaped = on_reaped, .stopped = true, .arg = a};
   pco_tree_reap(&o, 256);
 }
 
@@ -527,9 +528,10 @@ static void lose_silent(pco_agent *a, int64_t now) {
   for (pco_sup *s = c->live, *next; s; s = next) {
     next = s->next;
     int64_t at = s->limit_at < s->answer_at ? s->limit_at : s->answer_at;
-    if (at <= now)
+    if (at <= now) {
+      s->overdue = s->started && s->limit_at <= now;
       lose(a, s);
-    else if (at < c->next_silent)
+    } else if (at < c->next_silent)
       c->next_silent = at;
   }
 }

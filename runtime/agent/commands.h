@@ -41,6 +41,7 @@ typedef struct pco_sup {
   int64_t asked; /* when the command was passed on */
   bool started;  /* STARTED came */
   bool final;    /* EXIT or ERROR came */
+  bool overdue;  /* it was silent beyond the time limit of its command */
   /* Without EXIT or IDLE (of its command), or an answer (to what is pending),
    * by then it is taken for dead. */
   int64_t limit_at, answer_at;

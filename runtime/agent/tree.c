@@ -179,9 +179,10 @@ void pco_tree_signal(const pco_tree_options *o, int signo) {
 }
 
 int pco_tree_reap(const pco_tree_options *o, int most) {
+  int flags = WNOHANG | __WALL | (o->stopped ? WUNTRACED : 0);
   for (int i = 0; i < most; i++) {
     int status;
-    pid_t pid = waitpid(-1, &status, WNOHANG | __WALL);
+    pid_t pid = waitpid(-1, &status, flags);
     if (pid == 0)
       return 0;
     if (pid < 0)

@@ -22,6 +22,7 @@ typedef struct pco_tree_options {
   bool (*skip)(void *arg, pid_t pid);
   /* Told of each child that was reaped; may be NULL. */
   void (*reaped)(void *arg, pid_t pid, int status);
+  bool stopped; /* pco_tree_reap tells of children that were stopped, too */
   void *arg;
   bool whole_system; /* scan all of /proc even if there are lists of children */
 } pco_tree_options;
