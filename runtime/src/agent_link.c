@@ -53,25 +53,27 @@ struct pco__link {
   pco__error *why;
   pco__call dead_call;
   bool dead_queued;
+  size_t n_pending; /* requests that wait for an answer */
+  pco__timer watch; /* while there are any */
+  bool heard;       /* something came since it was set */
+  pco__link_request ping;
   bool closed; /* by the owner: free when nothing is queued */
 };
 
 static void link_fail(pco__link *link, pco__error *why);
+static void watch(pco__link *link);
 
 /* ---- descriptors and poll ------------------------------------------------ */
-
-static void free_poll(uv_handle_t *handle) {
-  free(handle);
-}
 
 static void close_fd(pco__link *link) {
   if (link->fd < 0)
     return;
   uv_poll_stop(link->poll);
-  uv_close((uv_handle_t *)link->poll, free_poll);
+  uv_close((uv_handle_t *)link->poll, pco__free_handle);
   link->poll = NULL;
   close(link->fd);
   link->fd = -1;
+  pco__timer_stop(link->loop, &link->watch);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -107,11 +109,17 @@ void pco__link_answered(pco__link_request *r) {
 static void drop(pco__link_request *r) {
   pco__link_answered(r);
   pco__list_remove(&r->node);
+  r->link->n_pending--;
 }
 
 /* Timers run before the sockets are read: if it was this loop that did not turn
  * for so long, the answer may lie there already.  So there is a second chance,
  * a short one. */
+void pco__link_forget(pco__link_request *r) {
+  if (!pco__list_empty(&r->node))
+    drop(r);
+}
+
 static void on_deadline(pco__timer *timer) {
   pco__link_request *r = PCO_CONTAINER(timer, pco__link_request, deadline);
   if (!r->overdue) {
@@ -308,7 +316,7 @@ static void queue_frame(pco__link *link, pco_wire_buf *frame, const int *fds,
     free(f);
     pco_wire_buf_free(frame);
     if (link->fd >= 0)
-      link_fail(link, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+      link_fail(link, pco__error_no_memory());
     return;
   }
   f->data = frame->data;
@@ -325,6 +333,51 @@ static void queue_frame(pco__link *link, pco_wire_buf *frame, const int *fds,
     flush(link);
 }
 
+/* ---- watching ------------------------------------------------------------ */
+
+/* While somebody waits, a silent agent is asked whether it lives: a command
+ * without a time limit would else wait for a stopped agent for ever. */
+
+static int on_pong(pco__link_request *r, const pco_wire_header *h,
+                   const uint8_t *payload) {
+  (void)r;
+  (void)payload;
+  return h->type == PCO_WIRE_REPLY ? 0 : -EPROTO;
+}
+
+static void on_pong_lost(pco__link_request *r, const pco__error *err) {
+  (void)r;
+  (void)err;
+}
+
+static void ping(pco__link *link) {
+  pco_wire_buf frame = {0};
+  link->ping.id = pco__link_next(link);
+  link->ping.type = PCO_WIRE_PING;
+  link->ping.frame = on_pong;
+  link->ping.lost = on_pong_lost;
+  pco_wire_begin(&frame, PCO_WIRE_PING, 0, link->ping.id);
+  pco__link_request_send(link, &link->ping, &frame, NULL, 0, true);
+}
+
+static void on_watch(pco__timer *timer) {
+  pco__link *link = PCO_CONTAINER(timer, pco__link, watch);
+  bool asked = !pco__list_empty(&link->ping.node);
+  if (link->fd < 0 || link->n_pending == 0)
+    return;
+  if (!link->heard && !asked)
+    ping(link);
+  link->heard = false;
+  watch(link);
+}
+
+static void watch(pco__link *link) {
+  if (link->fd < 0 || link->watch.index)
+    return;
+  link->watch.fn = on_watch;
+  pco__timer_start(link->loop, &link->watch, pco__link_patience / 2);
+}
+
 uint64_t pco__link_next(pco__link *link) {
   return ++link->next_id;
 }
@@ -336,6 +389,8 @@ void pco__link_request_send(pco__link *link, pco__link_request *r,
   r->deadline.fn = on_deadline;
   r->deadline.index = 0;
   pco__list_append(bucket(link, r->id), &r->node);
+  link->n_pending++;
+  watch(link);
   if (link->fd < 0) {
     for (uint8_t i = 0; i < n_fds; i++)
       close(fds[i]);
@@ -451,7 +506,7 @@ static int digest(pco__link *link) {
 static void receive(pco__link *link) {
   for (size_t budget = READ_BUDGET; budget > READ_CHUNK && link->fd >= 0;) {
     if (reserve(link) < 0) {
-      link_fail(link, pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+      link_fail(link, pco__error_no_memory());
       return;
     }
     size_t room = link->in_cap - link->in_len;
@@ -466,6 +521,7 @@ static void receive(pco__link *link) {
       return;
     }
     link->in_len += (size_t)n;
+    link->heard = true;
     budget = budget > (size_t)n ? budget - (size_t)n : 0;
     if (digest(link) < 0) {
       link_fail(link, pco__error_new(PCO_EPROTO, PCO_SOURCE_AGENT, NULL,
@@ -514,6 +570,7 @@ int pco__link_open(pco__loop *loop, int fd,
   link->poll = poll;
   link->poll->data = link;
   link->out_last = &link->out_first;
+  pco__list_init(&link->ping.node);
   link->dead = dead;
   for (unsigned i = 0; i < BUCKETS; i++)
     pco__list_init(&link->requests[i]);

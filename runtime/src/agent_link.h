@@ -68,6 +68,8 @@ void pco__link_when_writable(pco__link *link, pco__call *call);
 /* A pending request must be answered within `after` ns and the agent's 30 s
  * more, or the link dies; an earlier deadline stays. */
 void pco__link_expect(pco__link_request *r, uint64_t after);
+/* Takes back a request whose link is about to be closed. */
+void pco__link_forget(pco__link_request *r);
 /* Stops the clock of a request whose first answer came. */
 void pco__link_answered(pco__link_request *r);
 /* The sandbox at the other end; for dead(). */

@@ -338,8 +338,7 @@ static command_request *new_command(pco__process *p, uint16_t type,
 static void agent_signal(pco__process *p, int signo, pco__op *op) {
   command_request *c = new_command(p, PCO_WIRE_SIGNAL, op);
   if (!c) {
-    pco__op_complete(op,
-                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    pco__op_complete(op, pco__error_no_memory());
     return;
   }
   pco_wire_buf frame = {0};
@@ -431,16 +430,12 @@ static void on_writable(uv_poll_t *poll, int status, int events) {
   pco__process_unref(p);
 }
 
-static void free_poll(uv_handle_t *handle) {
-  free(handle);
-}
-
 static void agent_close_stdin(pco__process *p) {
   pco__agent_process *a = p->agent;
   if (a->in_fd < 0)
     return;
   if (a->in_poll)
-    uv_close((uv_handle_t *)a->in_poll, free_poll);
+    uv_close((uv_handle_t *)a->in_poll, pco__free_handle);
   a->in_poll = NULL;
   close(a->in_fd);
   a->in_fd = -1;
@@ -452,8 +447,7 @@ static void agent_release(pco__process *p) {
     return;
   if (!pco__list_empty(&a->spawn.node)) {
     /* Its sandbox is going: no answer will come. */
-    pco__link_answered(&a->spawn);
-    pco__list_remove(&a->spawn.node);
+    pco__link_forget(&a->spawn);
     pco__process_unref(p); /* the request's; the caller holds another */
   }
   p->stdin_open = false;

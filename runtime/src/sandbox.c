@@ -11,11 +11,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "fields.h"
 #include "process.h"
+
+#define DEATH_NS UINT64_C(2000000000) /* for a plugin to say why */
 
 struct pco__sandbox_calls {
   pco_op create;
@@ -25,8 +26,9 @@ struct pco__sandbox_calls {
   pco__sandbox *sandbox;
   int agent_fd;
   uint32_t flags;
-  pco__error *failure;  /* creation: what to tell when all is undone */
-  pco__sandbox **out;   /* creation: where the op wants it */
+  pco__error *failure; /* creation: what to tell when all is undone */
+  pco__sandbox **out;  /* creation: where the op wants it */
+  pco__timer death_timer;
   pco__error *why_dead; /* of the link, until the plugin was asked */
 };
 
@@ -77,21 +79,12 @@ static int copy_opts(pco__sandbox *sb, const pco_create_opts *opts) {
   return 0;
 }
 
-/* A fresh copy of an error and its first cause, for one more waiter. */
-static pco__error *copy_error(const pco__error *e) {
-  pco__error *copy = pco__error_new(e->code, e->source, e->path,
-                                    e->message ? "%s" : NULL, e->message);
-  if (e->cause)
-    pco__error_because(copy, copy_error(e->cause));
-  return copy;
-}
-
 pco__error *pco__sandbox_check(const pco__sandbox *sb) {
   switch (sb->state) {
   case PCO__SANDBOX_RUNNING:
     return NULL;
   case PCO__SANDBOX_DEAD:
-    return copy_error(sb->death);
+    return pco__error_copy(sb->death);
   default:
     return pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
                           "the sandbox is closed");
@@ -110,7 +103,8 @@ static void tell_processes(pco__sandbox *sb, const pco__error *err) {
     pco__list_append(&untold, n);
   for (pco__node *n; (n = pco__list_shift(&untold)) != NULL;) {
     pco__list_append(&sb->processes, n);
-    pco__process_lost(PCO_CONTAINER(n, pco__process, node), copy_error(err));
+    pco__process_lost(PCO_CONTAINER(n, pco__process, node),
+                      pco__error_copy(err));
   }
 }
 
@@ -213,6 +207,9 @@ void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
   if (sb->state == PCO__SANDBOX_CLOSING)
     return;
   sb->state = PCO__SANDBOX_CLOSING;
+  pco__timer_stop(sb->loop, &sb->calls->death_timer);
+  pco__error_free(sb->calls->why_dead);
+  sb->calls->why_dead = NULL;
   pco__error *err = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
                                    "the sandbox was closed meanwhile");
   cancel_ops(sb);
@@ -240,7 +237,7 @@ static void die(pco__sandbox *sb, pco__error *cause) {
                          : "the sandbox is gone: its agent has ended"),
       cause);
   tell_processes(sb, sb->death);
-  close_link(sb, copy_error(sb->death));
+  close_link(sb, pco__error_copy(sb->death));
 }
 
 static void take_death(pco_op *op, const void *result) {
@@ -251,13 +248,12 @@ static void take_death(pco_op *op, const void *result) {
     c->failure = pco__error_from_abi(e, PCO_EBACKEND);
 }
 
-static void on_death_known(pco_op *op, pco__error *err) {
-  struct pco__sandbox_calls *c =
-      PCO_CONTAINER(op, struct pco__sandbox_calls, death);
-  pco__sandbox *sb = c->sandbox;
+/* The sandbox dies of what its plugin knows, or else of what the link saw. */
+static void die_of(pco__sandbox *sb) {
+  struct pco__sandbox_calls *c = sb->calls;
   pco__error *cause = c->why_dead;
   c->why_dead = NULL;
-  pco__error_free(err);
+  pco__timer_stop(sb->loop, &c->death_timer);
   if (c->failure && cause->code != PCO_EPROTO) {
     pco__error_free(cause);
     cause = c->failure;
@@ -266,7 +262,22 @@ static void on_death_known(pco_op *op, pco__error *err) {
   }
   c->failure = NULL;
   die(sb, cause);
+}
+
+static void on_death_known(pco_op *op, pco__error *err) {
+  pco__sandbox *sb =
+      PCO_CONTAINER(op, struct pco__sandbox_calls, death)->sandbox;
+  pco__error_free(err);
+  if (sb->calls->why_dead)
+    die_of(sb);
+  pco__error_free(sb->calls->failure); /* it came too late */
+  sb->calls->failure = NULL;
   pco__sandbox_unref(sb);
+}
+
+/* The plugin took too long to say why. */
+static void on_death_unknown(pco__timer *timer) {
+  die_of(PCO_CONTAINER(timer, struct pco__sandbox_calls, death_timer)->sandbox);
 }
 
 static void fail_create(pco__sandbox *sb, pco__error *err);
@@ -274,11 +285,13 @@ static void fail_create(pco__sandbox *sb, pco__error *err);
 static void on_link_dead(pco__link *link, const pco__error *err) {
   pco__sandbox *sb = pco__link_owner(link);
   if (sb->state == PCO__SANDBOX_CREATING) {
-    fail_create(sb, copy_error(err));
+    fail_create(sb, pco__error_copy(err));
     return;
   }
   struct pco__sandbox_calls *c = sb->calls;
-  c->why_dead = copy_error(err);
+  c->why_dead = pco__error_copy(err);
+  c->death_timer.fn = on_death_unknown;
+  pco__timer_start(sb->loop, &c->death_timer, DEATH_NS);
   pco__sandbox_ref(sb);
   pco__plugin_op_init(&c->death, sb->backend, take_death, on_death_known);
   const pco_backend_api *api = sb->backend->info->api;
@@ -400,12 +413,6 @@ void pco__sandbox_create_cancel(pco__sandbox *sb) {
     fail_create(sb, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
 }
 
-static double now_seconds(void) {
-  struct timeval tv;
-  gettimeofday(&tv, NULL);
-  return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
-}
-
 static pco__sandbox *new_sandbox(pco__backend *b, const pco_create_opts *opts) {
   pco__sandbox *sb = calloc(1, sizeof *sb);
   struct pco__sandbox_calls *calls = calloc(1, sizeof *calls);
@@ -418,7 +425,7 @@ static pco__sandbox *new_sandbox(pco__backend *b, const pco_create_opts *opts) {
   pco__backend_ref(b);
   sb->backend = b;
   sb->loop = b->loop;
-  sb->created = now_seconds();
+  sb->created = pco__now_seconds();
   sb->calls = calls;
   calls->sandbox = sb;
   calls->agent_fd = -1;
@@ -443,8 +450,7 @@ void pco__sandbox_create(pco__backend *b, const pco_create_opts *opts,
   }
   pco__sandbox *sb = new_sandbox(b, opts);
   if (!sb) {
-    pco__op_complete(op,
-                     pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL));
+    pco__op_complete(op, pco__error_no_memory());
     return;
   }
   sb->create_op = op;
