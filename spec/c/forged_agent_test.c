@@ -789,6 +789,23 @@ static void test_exit_never(bool answer, const char *name) {
   case_end(name);
 }
 
+/* A command without a time limit: the agent is asked whether it lives. */
+static void test_ping(void) {
+  box *b = box_new();
+  pco__link_patience = 60 * MS;
+  pco__exec *e = exec_op(b);
+  submit(&e->op, -1);
+  uint64_t id = box_expect(b, PCO_WIRE_SPAWN, NULL);
+  say_started(b, id);
+  reply(b, box_expect(b, PCO_WIRE_PING, NULL));
+  uint64_t again = box_expect(b, PCO_WIRE_PING, NULL);
+  MUST(again > id && e->op.word != PCO__OP_DONE);
+  check_op(&e->op, PCO_EGONE); /* this one is not answered */
+  box_end(b);
+  end_op(&e->op, PCO_EGONE);
+  case_end("an agent that falls silent while a command runs");
+}
+
 /* The agent has to end a command that has a time limit. */
 static void test_limit_never(void) {
   box *b = box_new();
@@ -974,6 +991,7 @@ static void test_silences(void) {
   test_exit_never(false, "exec ran out of its call's time, KILL unanswered");
   test_exit_never(true, "KILL is answered, EXIT never comes");
   test_limit_never();
+  test_ping();
   test_reads_nothing();
   pco__link_patience = 30000 * MS;
 }
