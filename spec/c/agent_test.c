@@ -598,7 +598,7 @@ static void bomb(client *c, const char *size, bool first_stays) {
     client_end(c, op, 15000);
     IS(client_kill(c, op, 0, 8000), 0, "a bomb dies after its first process");
   }
-  OK(n > 20 && seconds() - start < 5, "%d processes, in time (%.2f s)", n,
+  OK(n > 20 && seconds() - start < 8, "%d processes, in time (%.2f s)", n,
      seconds() - start);
   IS(processes_left(100), 0, "nothing of it lives");
   count_processes(mark, true);

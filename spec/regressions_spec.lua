@@ -1,0 +1,458 @@
+-- What went wrong once and must not again: tasks that somebody else resumes,
+-- readers that never give way, time limits, and answers that were not true.
+-- Ctrl-C and the host's stdio have files of their own.
+
+local env = require("spec.support.env")
+local errors = require("portico.errors")
+local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
+local portico = require("portico")
+local sync = require("portico.sync")
+local task = require("portico.task")
+
+local nothing_left = leaks.frame()
+local on_local, raises = facades.on_local, facades.raises
+
+local function collect(times)
+  for _ = 1, times do
+    collectgarbage()
+  end
+end
+
+describe("a task that is resumed by somebody else", function()
+  -- Runs `body` as a task that another one resumes while it waits; the resume
+  -- and run must tell, and run must still be usable.
+  local function check(body)
+    local thread, resumed
+    local ok, err = pcall(portico.run, task.all, {
+      function()
+        thread = coroutine.running()
+        body()
+      end,
+      function()
+        portico.sleep(0.05)
+        resumed = table.pack(coroutine.resume(thread, "bogus"))
+        thread = nil
+        -- What the dead task had is collected while its wait still goes on.
+        for _ = 1, 10 do
+          collect(1)
+          portico.sleep(0.01)
+        end
+      end,
+    })
+    assert.is_false(resumed[2])
+    assert.equal("PCO_ECOROUTINE", resumed[3].code)
+    assert.is_false(ok)
+    assert.equal("PCO_ECOROUTINE", err.code)
+    assert.equal("x", portico.run(function()
+      return facades.with_sandbox(portico, {}, function(sb)
+        return sb:output("echo x")
+      end)
+    end))
+  end
+
+  it("ends when it sleeps", function()
+    check(function()
+      error(select(2, pcall(portico.sleep, 30)), 0)
+    end)
+  end)
+
+  it("ends when it is in exec, and its command with its sandbox", function()
+    check(function()
+      local sb = portico.sandbox({ backend = "local" })
+      sb:exec({ "sleep", "314159.1" })
+    end)
+    collect(2)
+    assert.is_true(env.eventually(5, function()
+      return #env.pgrep({ "sleep", "314159.1" }) == 0
+    end), "the command lives on")
+  end)
+
+  it("ends when it waits for others, which are cancelled", function()
+    local thread, resumed, others
+    local seconds = facades.timed(function()
+      local ok, err = pcall(portico.run, function()
+        thread = coroutine.running()
+        return task.all({
+          function()
+            portico.sleep(0.05)
+            resumed = table.pack(coroutine.resume(thread))
+            thread = nil
+            collect(10)
+            portico.sleep(30)
+          end,
+          function()
+            others = raises("CancelledError", portico.sleep, 30).code
+          end,
+        })
+      end)
+      assert.is_false(ok)
+      assert.equal("PCO_ECOROUTINE", err.code)
+    end)
+    assert.is_false(resumed[2])
+    assert.equal("PCO_ECOROUTINE", resumed[3].code)
+    assert.equal("PCO_ECANCELED", others)
+    assert.is_true(seconds < 10)
+    collect(10)
+    assert.equal("ok", portico.run(function()
+      portico.sleep(0.01)
+      return "ok"
+    end))
+  end)
+end)
+
+describe("a task is not starved", function()
+  -- Another task sleeps ten times, and then ends `body`, which gets a function
+  -- that tells whether it may end.
+  local function check(body)
+    portico.run(function()
+      facades.with_sandbox(portico, {}, function(sb)
+        local over = false
+        local results = task.all({
+          function()
+            body(sb, function() return over end)
+          end,
+          function()
+            local start = env.now()
+            for _ = 1, 10 do
+              portico.sleep(0.01)
+            end
+            over = true
+            return env.now() - start
+          end,
+        })
+        assert.is_true(results[2] < 5, results[2])
+      end)
+    end)
+  end
+
+  for _, reader in ipairs({ "lines", "chunks" }) do
+    it("by a loop over " .. reader .. " of a fast command", function()
+      check(function(sb, over)
+        -- Its time limit ends the loop that starves.
+        local p <close> = sb:spawn({ "yes" }, { timeout = 20 })
+        local iterate, state, value, closer = p[reader](p)
+        for _ in iterate, state, value, closer do
+          if over() then
+            break
+          end
+        end
+        assert.is_true(over())
+      end)
+    end)
+  end
+
+  it("by an input function that gives nothing but \"\"", function()
+    check(function(sb, over)
+      local r = sb:exec({ "cat" }, {
+        timeout = 20,
+        input = function()
+          return not over() and "" or nil
+        end,
+      })
+      assert.equal(0, r.code)
+      assert.is_true(over())
+    end)
+  end)
+end)
+
+describe("an input function that returns \"\"", function()
+  on_local(it, "is asked again, and may give more", function(_, sb)
+    local count = 0
+    local r = sb:exec({ "cat" }, {
+      input = function()
+        count = count + 1
+        return count < 1000 and "" or count < 1010 and "x" or nil
+      end,
+    })
+    assert.same({ ("x"):rep(10), 1010 }, { r.stdout, count })
+  end)
+
+  on_local(it, "holds up neither the end nor the time limit", function(_, sb)
+    local options = {
+      input = function()
+        return ""
+      end,
+    }
+    assert.equal(3, sb:exec("exit 3", options).code)
+    options.timeout = 0.2
+    local seconds, err = facades.timed(raises, "TimeoutError", sb.exec, sb,
+      { "sleep", "30" }, options)
+    assert.equal("PCO_ETIMEDOUT", err.code)
+    assert.is_true(seconds < 10)
+  end)
+end)
+
+describe("a call with a short timeout", function()
+  local TIMEOUTS = { 0, 1e-6, 1e-5, 5e-5, 1e-4, 3e-4, 1e-3 }
+
+  -- Calls fn with each timeout; gives all it returned, by their text.
+  local function outcomes(fn)
+    local seen = {}
+    for i = 1, 300 do
+      local ok, value = pcall(fn, { timeout = TIMEOUTS[i % #TIMEOUTS + 1] })
+      if ok or not errors.is(value, "TimeoutError")
+        or value.code ~= "PCO_ECALLTIMEOUT"
+      then
+        seen[tostring(value)] = true
+      end
+    end
+    return seen
+  end
+
+  on_local(it, "on files never gives a part", function(_, sb)
+    local fs = sb.fs
+    local big = ("0123456789abcdef"):rep(65536)
+    fs:write("dir/a", "content", { parents = true })
+    fs:write("dir/b", big)
+    for _, case in ipairs({
+      { "content", function(o) return fs:read("dir/a", o) end },
+      { "true", function(o) return fs:read("dir/b", o) == big end },
+      { "2", function(o) return #fs:list("dir", o) end },
+      { "7", function(o) return fs:stat("dir/a", o).size end },
+      { "true", function(o) return fs:exists("dir/a", o) end },
+    }) do
+      local seen = outcomes(case[2])
+      seen[case[1]] = nil
+      assert.same({}, seen)
+    end
+    assert.equal(big, fs:read("dir/b"))
+  end)
+
+  on_local(it, "on output loses no byte, whoever reads", function(P, sb)
+    local expected = {}
+    for i = 1, 20000 do
+      expected[i] = "line " .. i .. "\n"
+    end
+    local p <close> = sb:spawn(
+      "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo line $i; done")
+    local parts = {}
+    local function add(text)
+      parts[#parts + 1] = text
+      return true
+    end
+    local function timed_read(seconds)
+      return function()
+        local ok, chunk = pcall(p.read, p, { timeout = seconds })
+        if not ok then
+          assert.equal("PCO_ECALLTIMEOUT", chunk.code)
+        end
+        return not ok or chunk and add(chunk.data)
+      end
+    end
+    local turn = 0
+    local ways = {
+      function()
+        local count = 0
+        for line in p:lines() do
+          add(line .. "\n")
+          count = count + 1
+          if count > turn * 37 % 700 then
+            break
+          end
+        end
+        return count > 0
+      end,
+      function()
+        for chunk in p:chunks() do
+          return add(chunk.data)
+        end
+      end,
+      function()
+        local chunk = p:read()
+        return chunk and add(chunk.data)
+      end,
+      timed_read(0),
+      timed_read(1e-5),
+    }
+    repeat
+      turn = turn + 1
+    until not ways[turn % #ways + 1]()
+    local all = table.concat(expected)
+    assert.is_true(table.concat(parts) == all, "bytes are lost or mixed")
+    assert.equal(#all, p:wait().stdout_bytes)
+    assert.is_false(rawequal(P, nil))
+  end)
+
+  on_local(it, "on wait leaves the command and its output", function(_, sb)
+    local p <close> = sb:spawn("for i in 1 2 3; do echo $i; sleep 0.05; done")
+    local timeouts, result = 0, nil
+    repeat
+      local ok, value = pcall(p.wait, p, { timeout = 0.02 })
+      if ok then
+        result = value
+      else
+        timeouts = timeouts + 1
+        assert.equal("PCO_ECALLTIMEOUT", value.code)
+      end
+    until ok
+    assert.is_true(timeouts > 0)
+    assert.same({ "1\n2\n3\n", "exited", 0 },
+      { result.stdout, result.reason, result.code })
+  end)
+
+  it("that is cancelled instead gives no part either [async]", function()
+    portico.run(function()
+      facades.with_sandbox(portico, {}, function(sb)
+        local big = ("c"):rep(2000000)
+        sb.fs:write("big", big)
+        for i = 1, 60 do
+          local whole = true
+          local ok, err = pcall(task.all, {
+            function()
+              local read, data = pcall(sb.fs.read, sb.fs, "big")
+              whole = not read or data == big
+            end,
+            function()
+              portico.sleep(i % 30 * 1e-4)
+              error("stop", 0)
+            end,
+          })
+          assert.same({ false, "stop", true }, { ok, err, whole })
+          pcall(task.all, {
+            function() sb.fs:stat("big") end,
+            function()
+              portico.sleep(i % 30 * 1e-5)
+              error("stop", 0)
+            end,
+          })
+        end
+        assert.equal(2000000, sb.fs:stat("big").size)
+      end)
+    end)
+  end)
+end)
+
+describe("reading nothing of a file", function()
+  on_local(it, "gives the empty string", function(_, sb)
+    local fs = sb.fs
+    fs:write("empty", "")
+    fs:write("f", "abc")
+    assert.equal("", fs:read("empty"))
+    assert.equal("", fs:read("empty", { length = 0 }))
+    assert.equal("", fs:read("empty", { offset = 5 }))
+    assert.equal("", fs:read("f", { length = 0 }))
+    assert.equal("", fs:read("f", { offset = 1, length = 0 }))
+    assert.equal("", fs:read("f", { offset = 3 }))
+    assert.equal("", fs:read("f", { offset = 4, length = 5 }))
+    assert.equal("c", fs:read("f", { offset = 2 }))
+  end)
+end)
+
+describe("signal", function()
+  on_local(it, "is true when it was sent, false after the end",
+    function(_, sb)
+      local p = sb:spawn({ "sleep", "30" })
+      assert.is_true(p:signal("CONT"))
+      assert.is_true(p:signal("TERM"))
+      assert.equal("SIGTERM", p:wait().signal)
+      assert.is_false(p:signal("TERM"))
+      assert.is_false(p:signal(9))
+    end)
+
+  on_local(it, "is false after an end that nobody waited for",
+    function(_, sb)
+      local p = sb:spawn({ "true" })
+      assert.is_true(env.eventually(5, function()
+        sb:exec({ "true" }) -- lets the answer in
+        return p:poll() ~= nil
+      end))
+      assert.is_false(p:signal("TERM"))
+    end)
+end)
+
+describe("a command that", function()
+  on_local(it, "stops its supervisor obeys its time limit", function(_, sb)
+    local seconds, err = facades.timed(raises, "TimeoutError", sb.exec, sb,
+      "echo hi; kill -STOP $PPID; sleep 314159.2",
+      { timeout = 0.3, grace = 0.1 })
+    assert.same({ "PCO_ETIMEDOUT", "timeout", "hi\n" },
+      { err.code, err.result.reason, err.result.stdout })
+    assert.is_true(seconds < 10)
+    assert.same({}, env.pgrep({ "sleep", "314159.2" }))
+  end)
+
+  on_local(it, "stops its supervisor ends with its own code", function(_, sb)
+    local seconds, r = facades.timed(sb.exec, sb,
+      "echo hi; kill -STOP $PPID; exit 4")
+    assert.same({ "exited", 4, "hi\n" }, { r.reason, r.code, r.stdout })
+    assert.is_true(seconds < 5)
+  end)
+
+  on_local(it, "keeps its supervisor stopped obeys its time limit",
+    function(_, sb)
+      local seconds, err = facades.timed(raises, "TimeoutError", sb.exec, sb,
+        "echo hi; while kill -STOP $PPID; do :; done",
+        { timeout = 0.3, grace = 0.1 })
+      assert.same({ "PCO_ETIMEDOUT", "timeout", "hi\n" },
+        { err.code, err.result.reason, err.result.stdout })
+      assert.is_true(seconds < 10)
+      assert.equal("x", sb:output("echo x"))
+    end)
+
+  for _, options in ipairs({ {}, { timeout = 20 } }) do
+    on_local(it, "kills its supervisor ends at once, with time limit "
+      .. (options.timeout or "none"), function(_, sb)
+        local seconds, r = facades.timed(sb.exec, sb,
+          "echo hi; kill -KILL $PPID; sleep 314159.3; echo more", options)
+        assert.same({ "killed", "SIGKILL", "hi\n" },
+          { r.reason, r.signal, r.stdout })
+        assert.is_true(seconds < 5)
+        assert.same({}, env.pgrep({ "sleep", "314159.3" }))
+        assert.equal("x", sb:output("echo x"))
+      end)
+  end
+end)
+
+describe("tostring", function()
+  on_local(it, "shows what an object is and whose", function(_, sb)
+    local id = sb.id:gsub("%p", "%%%0")
+    local r = sb:exec("printf abc; exit 3")
+    assert.equal("portico.Result(exited 3, stdout 3, stderr 0 bytes)",
+      tostring(r))
+    assert.equal("portico.FileSystem(of " .. sb.id .. ")", tostring(sb.fs))
+    local p <close> = sb:spawn({ "sleep", "30" })
+    assert.equal(("portico.Process(%d sleep in %s)"):format(p.pid, sb.id),
+      tostring(p))
+    local iterator <close> = p:lines()
+    assert.equal(
+      ("portico.Iterator(of %d sleep in %s)"):format(p.pid, sb.id),
+      tostring(iterator))
+    p:kill()
+    assert.truthy(tostring(p):find("sleep in " .. id .. ".*%)$"))
+  end)
+
+  on_local(it, "tells no arguments of a command", function(_, sb)
+    local p <close> = sb:spawn({ "sleep", "30", "30", "42424242" })
+    assert.is_nil(tostring(p):find("42424242", 1, true))
+    assert.is_nil(tostring((p:chunks())):find("42424242", 1, true))
+  end)
+
+  facades.both(it, "tells what is closed", function(P)
+    local sb = P.sandbox({ backend = "local" })
+    local p = sb:spawn({ "sleep", "30" })
+    p:close()
+    assert.truthy(tostring(p):find(", closed)", 1, true))
+    sb:close()
+    assert.truthy(tostring(sb):find(", closed)", 1, true))
+    assert.truthy(tostring(sb.fs):find(", closed)", 1, true))
+  end)
+
+  it("is the same in both facades", function()
+    local shown = {}
+    for i, facade in ipairs(facades.list) do
+      shown[i] = facades.call(facade, function(P)
+        return facades.with_sandbox(P, {}, function(sb)
+          local p <close> = sb:spawn({ "true" })
+          local text = ("%s %s %s %s"):format(sb:exec("true"), sb.fs, p,
+            (p:lines()))
+          return (text:gsub(sb.id:gsub("%p", "%%%0"), "ID"):gsub("%d+", "N"))
+        end)
+      end)
+    end
+    assert.equal(shown[1], shown[2])
+    assert.are_not.equal(portico.Result, sync.Result)
+  end)
+
+  it("leaves nothing behind", nothing_left)
+end)
