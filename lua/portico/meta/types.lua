@@ -9,8 +9,9 @@
 ---@class portico.CallOptions
 ---@field timeout number? limit of this call, in seconds
 
----@class portico.OpenOptions: portico.CallOptions
+---@class portico.OpenOptions
 ---@field portal portico.Portal? sync: use this one, not a new thread
+---@field allow_in_tasks boolean? sync: allow calls inside async tasks
 
 -- How long a process may take to end by itself.
 ---@class portico.KillOptions: portico.CallOptions
