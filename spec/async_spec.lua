@@ -234,6 +234,23 @@ describe("all", function()
     assert.is_true(seconds < 5)
   end)
 
+  it("ends many commands that are cancelled as they end", function()
+    portico.run(function()
+      local sb <close> = portico.sandbox({ backend = "local" })
+      for _ = 1, 20 do
+        local jobs = {}
+        for i = 1, 20 do
+          jobs[i] = function()
+            sb:exec({ "true" })
+            assert(i ~= 7, "stop")
+          end
+        end
+        assert.is_false(pcall(task.all, jobs))
+      end
+      assert.same({}, sb:processes())
+    end)
+  end)
+
   it("kills a cancelled command", function()
     local argv = { "sleep", "271829.5" }
     portico.run(function()

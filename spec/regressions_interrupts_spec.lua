@@ -161,46 +161,6 @@ describe("Ctrl-C in the sync facade", function()
         print(sb:output("echo usable"))
       ]])
     end)
-end)
-
-describe("Ctrl-C, when the agent is silent,", function()
-  -- Ten seconds, in which both facades wait at the same time.
-  it("is raised once, after the time for clean-ups", function()
-    local code = [[
-      local sb, agent
-      P.run(function()
-        sb = P.sandbox({ backend = "local" })
-        agent = sb:output({ "sh", "-c", "ps -o ppid= -p $PPID" })
-      end)
-      os.execute("kill -STOP " .. agent)
-      os.execute("(sleep 0.2; " .. interrupt .. ") &")
-      show(pcall(P.run, function()
-        sb:exec({ "true" })
-      end))
-      show(pcall(function()
-        for _ = 1, 1000 do end
-      end))
-      os.execute("kill -CONT " .. agent)
-      sb:close()
-    ]]
-    local dir = env.tmpdir()
-    local commands = {}
-    for _, facade in ipairs({ ASYNC, SYNC }) do
-      local path = dir .. "/" .. facade
-      env.write(path, PRELUDE:format(facade) .. code)
-      commands[#commands + 1] = ("env --default-signal=INT timeout -k 5 60 "
-        .. "lua5.4 %s >%s.out 2>&1 &"):format(path, path)
-    end
-    local start = env.now()
-    env.sh(table.concat(commands, " ") .. " wait")
-    local seconds = env.now() - start
-    for _, facade in ipairs({ ASYNC, SYNC }) do
-      assert.equal(INTERRUPTED .. "true\tnil\n",
-        env.read(dir .. "/" .. facade .. ".out"), facade)
-    end
-    env.rmdir(dir)
-    assert.is_true(seconds < 30, seconds .. " seconds")
-  end)
 
   it("leaves nothing behind", nothing_left)
 end)

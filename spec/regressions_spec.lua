@@ -1,6 +1,6 @@
--- What went wrong once and must not again: tasks that somebody else resumes,
--- readers that never give way, time limits, and answers that were not true.
--- Ctrl-C and the host's stdio have files of their own.
+-- What went wrong once and must not again: time limits that were not kept, and
+-- answers that were not true. Tasks, Ctrl-C, silence and the host's stdio have
+-- files of their own.
 
 local env = require("spec.support.env")
 local errors = require("portico.errors")
@@ -13,183 +13,13 @@ local task = require("portico.task")
 local nothing_left = leaks.frame()
 local on_local, raises = facades.on_local, facades.raises
 
-local function collect(times)
-  for _ = 1, times do
-    collectgarbage()
-  end
-end
-
-describe("a task that is resumed by somebody else", function()
-  -- Runs `body` as a task that another one resumes while it waits; the resume
-  -- and run must tell, and run must still be usable.
-  local function check(body)
-    local thread, resumed
-    local ok, err = pcall(portico.run, task.all, {
-      function()
-        thread = coroutine.running()
-        body()
-      end,
-      function()
-        portico.sleep(0.05)
-        resumed = table.pack(coroutine.resume(thread, "bogus"))
-        thread = nil
-        -- What the dead task had is collected while its wait still goes on.
-        for _ = 1, 10 do
-          collect(1)
-          portico.sleep(0.01)
-        end
-      end,
-    })
-    assert.is_false(resumed[2])
-    assert.equal("PCO_ECOROUTINE", resumed[3].code)
-    assert.is_false(ok)
-    assert.equal("PCO_ECOROUTINE", err.code)
-    assert.equal("x", portico.run(function()
-      return facades.with_sandbox(portico, {}, function(sb)
-        return sb:output("echo x")
-      end)
-    end))
-  end
-
-  it("ends when it sleeps", function()
-    check(function()
-      error(select(2, pcall(portico.sleep, 30)), 0)
-    end)
-  end)
-
-  it("ends when it is in exec, and its command with its sandbox", function()
-    check(function()
-      local sb = portico.sandbox({ backend = "local" })
-      sb:exec({ "sleep", "314159.1" })
-    end)
-    collect(2)
-    assert.is_true(env.eventually(5, function()
-      return #env.pgrep({ "sleep", "314159.1" }) == 0
-    end), "the command lives on")
-  end)
-
-  it("ends when it waits for others, which are cancelled", function()
-    local thread, resumed, others
-    local seconds = facades.timed(function()
-      local ok, err = pcall(portico.run, function()
-        thread = coroutine.running()
-        return task.all({
-          function()
-            portico.sleep(0.05)
-            resumed = table.pack(coroutine.resume(thread))
-            thread = nil
-            collect(10)
-            portico.sleep(30)
-          end,
-          function()
-            others = raises("CancelledError", portico.sleep, 30).code
-          end,
-        })
-      end)
-      assert.is_false(ok)
-      assert.equal("PCO_ECOROUTINE", err.code)
-    end)
-    assert.is_false(resumed[2])
-    assert.equal("PCO_ECOROUTINE", resumed[3].code)
-    assert.equal("PCO_ECANCELED", others)
-    assert.is_true(seconds < 10)
-    collect(10)
-    assert.equal("ok", portico.run(function()
-      portico.sleep(0.01)
-      return "ok"
-    end))
-  end)
-end)
-
-describe("a task is not starved", function()
-  -- Another task sleeps ten times, and then ends `body`, which gets a function
-  -- that tells whether it may end.
-  local function check(body)
-    portico.run(function()
-      facades.with_sandbox(portico, {}, function(sb)
-        local over = false
-        local results = task.all({
-          function()
-            body(sb, function() return over end)
-          end,
-          function()
-            local start = env.now()
-            for _ = 1, 10 do
-              portico.sleep(0.01)
-            end
-            over = true
-            return env.now() - start
-          end,
-        })
-        assert.is_true(results[2] < 5, results[2])
-      end)
-    end)
-  end
-
-  for _, reader in ipairs({ "lines", "chunks" }) do
-    it("by a loop over " .. reader .. " of a fast command", function()
-      check(function(sb, over)
-        -- Its time limit ends the loop that starves.
-        local p <close> = sb:spawn({ "yes" }, { timeout = 20 })
-        local iterate, state, value, closer = p[reader](p)
-        for _ in iterate, state, value, closer do
-          if over() then
-            break
-          end
-        end
-        assert.is_true(over())
-      end)
-    end)
-  end
-
-  it("by an input function that gives nothing but \"\"", function()
-    check(function(sb, over)
-      local r = sb:exec({ "cat" }, {
-        timeout = 20,
-        input = function()
-          return not over() and "" or nil
-        end,
-      })
-      assert.equal(0, r.code)
-      assert.is_true(over())
-    end)
-  end)
-end)
-
-describe("an input function that returns \"\"", function()
-  on_local(it, "is asked again, and may give more", function(_, sb)
-    local count = 0
-    local r = sb:exec({ "cat" }, {
-      input = function()
-        count = count + 1
-        return count < 1000 and "" or count < 1010 and "x" or nil
-      end,
-    })
-    assert.same({ ("x"):rep(10), 1010 }, { r.stdout, count })
-  end)
-
-  on_local(it, "holds up neither the end nor the time limit", function(_, sb)
-    local options = {
-      input = function()
-        return ""
-      end,
-    }
-    assert.equal(3, sb:exec("exit 3", options).code)
-    options.timeout = 0.2
-    local seconds, err = facades.timed(raises, "TimeoutError", sb.exec, sb,
-      { "sleep", "30" }, options)
-    assert.equal("PCO_ETIMEDOUT", err.code)
-    assert.is_true(seconds < 10)
-  end)
-end)
-
 describe("a call with a short timeout", function()
   local TIMEOUTS = { 0, 1e-6, 1e-5, 5e-5, 1e-4, 3e-4, 1e-3 }
 
   -- Calls fn with each timeout; gives all it returned, by their text.
   local function outcomes(fn)
     local seen = {}
-    for i = 1, 300 do
+    for i = 1, 150 do
       local ok, value = pcall(fn, { timeout = TIMEOUTS[i % #TIMEOUTS + 1] })
       if ok or not errors.is(value, "TimeoutError")
         or value.code ~= "PCO_ECALLTIMEOUT"
@@ -219,7 +49,7 @@ describe("a call with a short timeout", function()
     assert.equal(big, fs:read("dir/b"))
   end)
 
-  on_local(it, "on output loses no byte, whoever reads", function(P, sb)
+  on_local(it, "on output loses no byte, whoever reads", function(_, sb)
     local expected = {}
     for i = 1, 20000 do
       expected[i] = "line " .. i .. "\n"
@@ -254,9 +84,9 @@ describe("a call with a short timeout", function()
         return count > 0
       end,
       function()
-        for chunk in p:chunks() do
-          return add(chunk.data)
-        end
+        local iterator <close> = p:chunks()
+        local chunk = iterator()
+        return chunk and add(chunk.data)
       end,
       function()
         local chunk = p:read()
@@ -271,7 +101,6 @@ describe("a call with a short timeout", function()
     local all = table.concat(expected)
     assert.is_true(table.concat(parts) == all, "bytes are lost or mixed")
     assert.equal(#all, p:wait().stdout_bytes)
-    assert.is_false(rawequal(P, nil))
   end)
 
   on_local(it, "on wait leaves the command and its output", function(_, sb)
@@ -378,17 +207,6 @@ describe("a command that", function()
     assert.same({ "exited", 4, "hi\n" }, { r.reason, r.code, r.stdout })
     assert.is_true(seconds < 5)
   end)
-
-  on_local(it, "keeps its supervisor stopped obeys its time limit",
-    function(_, sb)
-      local seconds, err = facades.timed(raises, "TimeoutError", sb.exec, sb,
-        "echo hi; while kill -STOP $PPID; do :; done",
-        { timeout = 0.3, grace = 0.1 })
-      assert.same({ "PCO_ETIMEDOUT", "timeout", "hi\n" },
-        { err.code, err.result.reason, err.result.stdout })
-      assert.is_true(seconds < 10)
-      assert.equal("x", sb:output("echo x"))
-    end)
 
   for _, options in ipairs({ {}, { timeout = 20 } }) do
     on_local(it, "kills its supervisor ends at once, with time limit "

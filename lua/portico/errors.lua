@@ -25,6 +25,7 @@ local core = require("portico.core")
 ---@field retryable boolean? doing the same again may work
 ---@field cause portico.Error? what led to it
 ---@field limit string? which limit was hit (LimitError)
+---@field written integer? bytes that a write had taken when it failed
 ---@field others portico.Error[]? errors of sibling tasks
 ---@field result portico.ResultFields? what a command had given so far
 ---@field traceback string? the stack at the call

@@ -65,7 +65,7 @@ static int template_close(pco_backend *b, pco_op *op) {
 static int template_probe(pco_backend *b, pco_op *op) {
   static const pco_capability capabilities[] = {
       {"isolation", "there is nothing to isolate yet", PCO_MISSING, 0},
-      {"network.none", "there is no network yet", PCO_NATIVE, 0},
+      {"network.none", "commands do not run yet", PCO_MISSING, 0},
   };
   pco_probe_result result = pco_probe_result_init();
   result.capabilities = capabilities;
@@ -105,7 +105,10 @@ static int template_create(pco_backend *b, const pco_create_opts *o,
   s->backend = b;
   s->next = b->sandboxes;
   b->sandboxes = s;
-  snprintf(s->id, sizeof s->id, "%s", o->name ? o->name : "template-1");
+  if (o->name)
+    snprintf(s->id, sizeof s->id, "%s", o->name);
+  else
+    snprintf(s->id, sizeof s->id, "template-%lx", (unsigned long)(uintptr_t)s);
   pco_sandbox_result result = pco_sandbox_result_init();
   result.sandbox = s;
   result.id = s->id;

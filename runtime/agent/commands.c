@@ -162,6 +162,20 @@ static void answer_pending(pco_agent *a, pco_pending p, const pid_t *pids,
   pco_answer(a);
 }
 
+static void answer_all_pending(pco_agent *a, pco_sup *s, const pid_t *pids,
+                               size_t n) {
+  for (size_t i = 0; i < s->n_pending; i++)
+    answer_pending(a, s->pending[i], pids, n);
+  s->n_pending = 0;
+}
+
+static void end_complete_kill_alls(pco_agent *a) {
+  pco_commands *c = &a->commands;
+  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
+    if (c->kill_all[i].op && c->kill_all[i].waiting == 0)
+      end_kill_all(a, &c->kill_all[i]);
+}
+
 static void answer_command(pco_agent *a, const pco_sup *s, const pid_t *pids,
                            size_t n) {
   if (!s->started) {
@@ -229,13 +243,10 @@ static void bury_lost(pco_agent *a) {
     link_out(&c->lost, s);
     if (s->op != 0 && !s->final)
       answer_command(a, s, pids, n);
-    for (size_t i = 0; i < s->n_pending; i++)
-      answer_pending(a, s->pending[i], pids, n);
+    answer_all_pending(a, s, pids, n);
     link_in(&c->gone, s);
   }
-  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
-    if (c->kill_all[i].op && c->kill_all[i].waiting == 0)
-      end_kill_all(a, &c->kill_all[i]);
+  end_complete_kill_alls(a);
 }
 
 /* Some child ended: a supervisor that was let go, an orphan, or a supervisor
@@ -276,6 +287,8 @@ static bool take_pending(pco_sup *s, uint64_t op, pco_pending *out) {
   return false;
 }
 
+/* Its tree is gone.  If it is let go, what was passed on to it meanwhile (a
+ * KILL that crossed its message) gets the answer that it would have given. */
 static void on_idle(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
   s->op = 0;
@@ -285,6 +298,7 @@ static void on_idle(pco_agent *a, pco_sup *s) {
     c->idle[c->n_idle++] = s;
     return;
   }
+  answer_all_pending(a, s, NULL, 0);
   disconnect(a, s);
   link_out(&c->live, s);
   link_in(&c->gone, s);

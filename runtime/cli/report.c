@@ -36,7 +36,8 @@ static const struct {
                   "result so far is in the error's field `result`"},
     {"PCO_ETIMEDOUT", "raise the option `timeout`; the output so far is in the "
                       "error's field `result`"},
-    {"PCO_ECALLTIMEOUT", "nothing was lost: the call may be made again"},
+    {"PCO_ECALLTIMEOUT", "the call may be made again; of a write, the bytes "
+                         "counted in err.written are taken"},
     {"UnavailableError", "`portico backends` lists what is installed, and "
                          "backend:probe() says what works here and why not"},
     {"UnsupportedError", "no setting changes this: use another backend; "

@@ -143,15 +143,15 @@ pco__error *pco__result_error(const pco__result *r, const pco__process *p,
                               bool check) {
   const pco__exit *x = &r->exit;
   const char *about = p->argv[0];
-  if (x->reason == PCO_REASON_TIMEOUT) {
-    pco__error *err = pco__error_new(
-        PCO_ETIMEDOUT, PCO_SOURCE_HOST, about,
-        x->n_survivors ? "the command ran out of time; %d of its processes "
-                         "could not be killed"
-                       : "the command ran out of time and was killed",
-        x->n_survivors);
-    return err;
-  }
+  if (x->reason == PCO_REASON_TIMEOUT && x->n_survivors)
+    return pco__error_new(PCO_ETIMEDOUT, PCO_SOURCE_HOST, about,
+                          "%s did not end within %g s; %d of its processes "
+                          "could not be killed",
+                          about, (double)p->timeout / 1e9, x->n_survivors);
+  if (x->reason == PCO_REASON_TIMEOUT)
+    return pco__error_new(PCO_ETIMEDOUT, PCO_SOURCE_HOST, about,
+                          "%s did not end within %g s and was killed", about,
+                          (double)p->timeout / 1e9);
   if (!check || (x->code == 0 && !x->signal))
     return NULL;
   if (x->signal)

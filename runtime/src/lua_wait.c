@@ -373,6 +373,11 @@ static void add_partial(lua_State *L, pco__op *op) {
     argv = o->process->argv;
     r = o->result;
   }
+  if (cls == &pco__write_class) {
+    const pco__process_op *o = PCO_CONTAINER(op, pco__process_op, op);
+    if (!o->process->via_plugin)
+      pco__set_integer(L, "written", (lua_Integer)o->written);
+  }
   if (argv)
     pco__set_argv(L, argv);
   if (r) {

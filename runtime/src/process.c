@@ -81,6 +81,8 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   p->exec = exec;
   p->spawn_op = op;
   p->check = opts->check;
+  p->timeout = opts->timeout;
+  p->had_stdin = opts->has_stdin;
   p->grace = opts->grace;
   p->drain = opts->drain;
   p->pid = -1;
@@ -434,8 +436,12 @@ void pco__process_write(pco__process *p, const char *data, size_t len,
   if (p->error)
     pco__process_input_done(p, pco__process_error(p));
   else if (!p->stdin_open)
-    pco__process_input_done(p, pco__error_new(UV_EPIPE, PCO_SOURCE_HOST, NULL,
-                                              "the process's stdin is closed"));
+    pco__process_input_done(
+        p, pco__error_new(UV_EPIPE, PCO_SOURCE_HOST, NULL,
+                          p->had_stdin
+                              ? "the process's stdin is closed"
+                              : "the process's stdin is no pipe: spawn it with "
+                                "stdin = \"pipe\""));
   else
     p->driver->write(p);
 }

@@ -119,7 +119,9 @@ typedef struct pco__process {
   bool finished; /* result is set */
   bool released; /* no handle: output is thrown away */
   bool check;
+  bool had_stdin; /* it was started with a pipe */
   bool stdin_open;
+  uint64_t timeout; /* ns; 0: none */
   uint64_t grace;
   uint64_t drain;
   pco__exit exit;

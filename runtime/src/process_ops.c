@@ -210,18 +210,25 @@ static void write_start(pco__op *op) {
   write_next(p);
 }
 
+/* A plugin has the bytes, and may have passed on any part of them. */
+static pco__error *write_cancelled(const pco__process *p, size_t done,
+                                   size_t len) {
+  if (p->via_plugin)
+    return pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL,
+                          "any part of the %zu bytes may have "
+                          "been written",
+                          len);
+  return pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL,
+                        "%zu of %zu bytes were written", done, len);
+}
+
 static void write_cancel(pco__op *op) {
-  pco__process *p = op_of(op)->process;
-  if (p->input.writer == op) {
-    size_t done = p->input.done;
-    size_t len = p->input.len;
-    pco__process_input_done(
-        p, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL,
-                          "%zu of %zu bytes were written", done, len));
-  } else {
-    pco__op_complete(op, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL,
-                                        "0 bytes were written"));
-  }
+  pco__process_op *o = op_of(op);
+  pco__process *p = o->process;
+  if (p->input.writer == op)
+    pco__process_input_done(p, write_cancelled(p, p->input.done, p->input.len));
+  else
+    pco__op_complete(op, write_cancelled(p, 0, o->len));
 }
 
 const pco__op_class pco__write_class = {.name = "process.write",

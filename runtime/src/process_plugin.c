@@ -45,6 +45,19 @@ static const pco_backend_api *api_of(const pco__process *p) {
   return p->sandbox->backend->info->api;
 }
 
+/* Calls an entry that a plugin need not have. */
+#define OPTIONAL(p, method, ...)                                               \
+  (PCO_HAS(api_of(p), method)                                                  \
+       ? api_of(p)->method((p)->via_plugin->handle, __VA_ARGS__)               \
+       : PCO_EUNSUPPORTED)
+
+/* A plugin that runs commands has at least these. */
+static bool runs_commands(const pco_backend_api *api) {
+  return PCO_HAS(api, spawn) && PCO_HAS(api, wait) &&
+         PCO_HAS(api, read_start) && PCO_HAS(api, read_stop) &&
+         PCO_HAS(api, release_process);
+}
+
 static void on_done(pco_op *op, pco__error *err) {
   call *c = PCO_CONTAINER(op, call, op);
   pco__process *p = c->process;
@@ -76,9 +89,8 @@ static void ignore(call *c, pco__error *err) {
 static void send_signal(pco__process *p, int signo) {
   call *c = p->via_plugin->handle ? new_call(p, NULL, ignore) : NULL;
   if (c)
-    pco__plugin_op_submitted(&c->op,
-                             api_of(p)->signal(p->via_plugin->handle, signo,
-                                               PCO_SIGNAL_TREE, &c->op));
+    pco__plugin_op_submitted(
+        &c->op, OPTIONAL(p, signal, signo, PCO_SIGNAL_TREE, &c->op));
 }
 
 static void on_ladder(pco__timer *timer) {
@@ -213,6 +225,14 @@ static void open_sink(pco__process *p, int i, pco_sink **out) {
 }
 
 static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
+  if (!runs_commands(api_of(p))) {
+    pco__process_failed(p,
+                        pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
+                                       "the backend %s runs no "
+                                       "commands",
+                                       p->sandbox->backend->info->id));
+    return;
+  }
   pco__plugin_process *v = calloc(1, sizeof *v);
   call *c = v ? new_call(p, take_process, spawned) : NULL;
   if (!c) {
@@ -257,8 +277,7 @@ static void plugin_signal(pco__process *p, int signo, pco__op *op) {
   }
   c->waiting = op;
   atomic_fetch_add(&op->refs, 1); /* it may be cancelled before the answer */
-  pco__plugin_op_submitted(
-      &c->op, api_of(p)->signal(p->via_plugin->handle, signo, 0, &c->op));
+  pco__plugin_op_submitted(&c->op, OPTIONAL(p, signal, signo, 0, &c->op));
 }
 
 static void plugin_write(pco__process *p);
@@ -299,15 +318,13 @@ static void plugin_write(pco__process *p) {
   p->via_plugin->writing = c;
   memcpy(copy, p->input.data, p->input.len);
   c->iov = (pco_iov){.base = copy, .len = p->input.len};
-  pco__plugin_op_submitted(
-      &c->op, api_of(p)->write(p->via_plugin->handle, &c->iov, 1, &c->op));
+  pco__plugin_op_submitted(&c->op, OPTIONAL(p, write, &c->iov, 1, &c->op));
 }
 
 static void plugin_close_stdin(pco__process *p) {
   call *c = p->via_plugin->handle ? new_call(p, NULL, ignore) : NULL;
   if (c)
-    pco__plugin_op_submitted(
-        &c->op, api_of(p)->close_stdin(p->via_plugin->handle, &c->op));
+    pco__plugin_op_submitted(&c->op, OPTIONAL(p, close_stdin, &c->op));
 }
 
 static void plugin_release(pco__process *p) {

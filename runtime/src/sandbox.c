@@ -397,8 +397,10 @@ static void on_created(pco_op *op, pco__error *err) {
   if (err) {
     fail_create(sb, err);
   } else if (!sb->link) {
-    const void *fs =
-        sb->backend->info->api->get_extension(sb->backend->plugin, "pco.fs/1");
+    const pco_backend_api *api = sb->backend->info->api;
+    const void *fs = PCO_HAS(api, get_extension)
+                         ? api->get_extension(sb->backend->plugin, PCO_FS_ID)
+                         : NULL;
     sb->fs = (const pco_fs_api *)fs;
     sb->state = PCO__SANDBOX_RUNNING;
     complete_create(sb, NULL);

@@ -27,4 +27,25 @@ symbols=$(nm -D --defined-only portico-template.so | awk '{print $3}')
   exit 1
 }
 ok "it exports the entry and nothing else"
+
+# In plain Lua: what it does not do is refused, and nothing crashes.
+LUA_PATH="$src/lua/?.lua;$src/lua/?/init.lua;;" lua5.4 - ./portico-template.so <<'LUA'
+for _, name in ipairs({ "portico", "portico.sync" }) do
+  local P = require(name)
+  P.run(function()
+    local backend <close> = P.open(arg[1])
+    local sb = backend:create()
+    for _, call in ipairs({
+      function() sb:exec({ "true" }) end,
+      function() sb:spawn({ "true" }) end,
+      function() sb.fs:read("x") end,
+    }) do
+      local ok, err = pcall(call)
+      assert(not ok and err.code == "PCO_EUNSUPPORTED", tostring(err))
+    end
+    assert(sb:close())
+  end)
+end
+LUA
+ok "its sandboxes can do nothing, and say so"
 echo "1..$n"

@@ -307,6 +307,9 @@ end
 
 ---Writes to the command's stdin (`stdin = "pipe"`), and returns when the pipe
 ---has taken all of it. Raises SystemError (EPIPE) when nobody reads any more.
+---A command that writes while nobody reads its output stops reading at some
+---point: write and read in turns, or give `input` to exec. After a timeout
+---`written` of the error says how many bytes were taken.
 ---@param data string
 ---@param options portico.CallOptions?
 function Process:write(data, options)
