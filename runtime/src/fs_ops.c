@@ -51,8 +51,7 @@ int pco__fs_add_bytes(pco__fs_op *o, const void *data, size_t len) {
     o->cap_bytes = cap;
   }
   if (len)
-    if (len)
-      memcpy(o->bytes + o->n_bytes, data, len);
+    memcpy(o->bytes + o->n_bytes, data, len);
   o->n_bytes += len;
   return 0;
 }

@@ -2,12 +2,11 @@
 /* A loop with posted and deferred calls and a heap of timers; see loop.h. */
 #include "loop.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <unistd.h>
+
+#include "runtime.h"
 
 #define NS_PER_MS 1000000u
 
@@ -183,21 +182,6 @@ void pco__timer_stop(pco__loop *loop, pco__timer *timer) {
 
 /* ---- life ---------------------------------------------------------------- */
 
-/* A host may have closed its descriptors 0 to 2.  libuv aborts when it has to
- * close one of these numbers, so for the moment in which it opens its own they
- * are taken; gives how many of made[] are to be closed afterwards. */
-static int occupy_stdio(int made[3]) {
-  int n = 0;
-  for (int fd = 0; fd <= 2; fd++)
-    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-      made[n] = open("/dev/null", O_RDWR | O_CLOEXEC);
-      if (made[n] < 0)
-        break;
-      n++;
-    }
-  return n;
-}
-
 /* The parts of libuv that open descriptors. */
 static int open_uv(pco__loop *loop) {
   int rc = uv_loop_init(&loop->uv);
@@ -218,11 +202,8 @@ int pco__loop_init(pco__loop *loop, struct pco__runtime *runtime,
   calls_init(&loop->deferred);
   pco__list_init(&loop->done);
   pco__list_init(&loop->backends);
-  int made[3];
-  int n = occupy_stdio(made);
+  pco__runtime_occupy_stdio(runtime);
   int rc = open_uv(loop);
-  while (n > 0)
-    close(made[--n]);
   if (rc < 0)
     return rc;
   uv_timer_init(&loop->uv, &loop->timer);

@@ -29,6 +29,16 @@ static void make_ready(pco__task *task) {
     pco__list_append(&task->lua->ready, &task->node);
 }
 
+/* Somebody else resumed L, which is a task's coroutine: the scheduler has to
+ * find it ended. */
+static void wake_owner(pco__lua *lua, lua_State *L) {
+  for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next) {
+    pco__task *task = PCO_CONTAINER(n, pco__task, all);
+    if (task->co == L)
+      make_ready(task);
+  }
+}
+
 static int after_body(lua_State *L, int status, lua_KContext context) {
   (void)context;
   /* 1: the traceback handler, then results or the error. */
@@ -428,10 +438,12 @@ static int join_all(lua_State *L, int status, lua_KContext context) {
   (void)context;
   pco__lua *lua = pco__lua_of(L);
   pco__task *self = lua->current;
-  if (!self || self->co != L)
+  if (!self || self->co != L) {
+    wake_owner(lua, L);
     return pco__raise_new(L, PCO_ECOROUTINE, "task.all",
                           "this task was resumed by somebody else while it "
                           "waited for others");
+  }
   lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
   lua_Integer bad = first_failed(L, n);
   if (self->cancel_code)
@@ -498,10 +510,12 @@ static int after_sleep(lua_State *L, int status, lua_KContext context) {
   (void)status;
   (void)context;
   pco__task *task = pco__lua_of(L)->current;
-  if (!task || task->co != L)
+  if (!task || task->co != L) {
+    wake_owner(pco__lua_of(L), L);
     return pco__raise_new(L, PCO_ECOROUTINE, "sleep",
                           "this task was resumed by somebody else while it "
                           "slept");
+  }
   bool over = !task->timer.index;
   stop_sleep(task);
   if (!over) /* woken early: it was cancelled */

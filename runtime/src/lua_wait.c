@@ -339,6 +339,12 @@ static int block(lua_State *L, box *b) {
   pco__lua *lua = pco__lua_of(L);
   lua_Hook hook = pco__main_hook(lua, L);
   for (;;) {
+    /* On the main thread the hook raises by itself; in a coroutine it cannot,
+     * however often the op has something for it. */
+    if (L != lua->main && !b->interrupt && pco__interrupted(lua, hook)) {
+      interrupt(lua, b);
+      hook = NULL;
+    }
     /* In slices: a signal just before the wait does not end it. */
     int rc = pco__op_wait(b->op, PCO__INTERRUPT_SLICE_NS);
     if (rc == PCO__OP_DONE)
@@ -524,6 +530,12 @@ int pco__await(lua_State *L, int at) {
   bool in_task = task && task->co == L && lua_isyieldable(L);
   if (!b->portal && !op->cls->shielded)
     pco__check_wait(L, op->cls);
+  if (b->portal && !op->cls->shielded && L != lua->main &&
+      pco__interrupted(lua, pco__main_hook(lua, L))) {
+    pco__clear_interrupt(lua); /* it came before; nothing is started */
+    pco__raise(L, pco__error_new(PCO_EINTERRUPTED, PCO_SOURCE_HOST, NULL, NULL),
+               op->cls->name, 1);
+  }
   submit(lua, b, in_task);
   return step(L, LUA_OK, at);
 }

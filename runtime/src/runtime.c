@@ -2,6 +2,8 @@
 /* What the loops of one Lua state share; see runtime.h. */
 #include "runtime.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -33,6 +35,18 @@ int pco__runtime_init(pco__runtime *rt) {
   pco__log_init(&rt->log);
   pco__list_init(&rt->portals);
   return 0;
+}
+
+void pco__runtime_occupy_stdio(pco__runtime *rt) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      rt->stdio[fd] = open("/dev/null", O_RDWR | O_CLOEXEC) == fd;
+}
+
+static void release_stdio(pco__runtime *rt) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (rt->stdio[fd])
+      close(fd);
 }
 
 bool pco__runtime_forked(const pco__runtime *rt) {
@@ -77,5 +91,6 @@ void pco__runtime_deinit(pco__runtime *rt) {
     end_loops(rt);
   if (rt->image_fd >= 0)
     close(rt->image_fd);
+  release_stdio(rt);
   munmap(rt->not_forked, (size_t)sysconf(_SC_PAGESIZE));
 }

@@ -19,6 +19,7 @@ typedef struct pco__runtime {
   int image_fd;              /* sealed memfd of the agent, -1 until needed */
   pco__node portals;         /* of pco__portal.node; the state's thread only */
   unsigned char *not_forked; /* a page that reads 0 in a forked child */
+  bool stdio[3]; /* numbers that are ours: /dev/null where the host has none */
 } pco__runtime;
 
 /* Returns 0 or a libuv error. */
@@ -28,6 +29,11 @@ int pco__runtime_init(pco__runtime *rt);
 void pco__runtime_deinit(pco__runtime *rt);
 /* Gives the async loop, opened at the first call; 0 or a libuv error. */
 int pco__runtime_loop(pco__runtime *rt, pco__loop **out);
+/* Takes the numbers 0 to 2 that the host has closed, until the runtime ends.
+ * What Portico or libuv opens must not get one of them: the host might write
+ * into it as its standard output, and libuv aborts when it has to close one.
+ * [the state's thread] */
+void pco__runtime_occupy_stdio(pco__runtime *rt);
 /* True in a child that the host forked: nothing here may be used. */
 bool pco__runtime_forked(const pco__runtime *rt);
 
