@@ -32,7 +32,7 @@ end
 -- Computes until a command has sent Ctrl-C.
 local function compute(sb)
   local marker = os.tmpname()
-  sb:spawn(interrupt .. "; echo >" .. marker)
+  sb:spawn("sleep 0.2; " .. interrupt .. "; echo >" .. marker)
   local seen
   repeat
     local file <close> = io.open(marker)
