@@ -24,11 +24,28 @@ static pco__fs_op *op_of(pco__link_request *r) {
 /* ---- what comes ---------------------------------------------------------- */
 
 /* Reads an ENTRY; a stat may have no name (the root). */
+/* True if a field stands twice; the tags of an entry are numbers and strings
+ * whose low bytes are small. */
+static bool has_twice(const pco_wire_field *nest) {
+  pco_wire_iter it;
+  pco_wire_field f;
+  uint64_t seen[2] = {0, 0};
+  pco_wire_enter(&it, nest);
+  while (pco_wire_next(&it, &f) == 1) {
+    uint64_t *set = &seen[PCO_TAG_KIND(f.tag) == PCO_TAG_STRING];
+    uint64_t bit = UINT64_C(1) << (f.tag & 63);
+    if (*set & bit)
+      return true;
+    *set |= bit;
+  }
+  return false;
+}
+
 static int read_entry(pco__fs_op *o, const pco_wire_field *nest) {
   pco__entry e = {.type = UINT32_MAX, .name = ""};
   size_t name_len = 0;
   size_t link_len = 0;
-  bool bad = false;
+  bool bad = has_twice(nest);
   pco_wire_iter it;
   pco_wire_field f;
   pco_wire_enter(&it, nest);
