@@ -176,6 +176,13 @@ pco__error *pco__error_because(pco__error *err, pco__error *cause) {
   return err;
 }
 
+void pco__error_take_message(pco__error *err, pco__error *from) {
+  if (err == &out_of_memory || from == &out_of_memory || err->message)
+    return;
+  err->message = from->message;
+  from->message = NULL;
+}
+
 pco__error *pco__error_from_abi(const pco_error *abi, int code) {
   pco__error *first = NULL;
   pco__error **link = &first;

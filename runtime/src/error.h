@@ -59,6 +59,8 @@ pco__error *pco__error_no_memory(void);
 pco__error *pco__error_copy(const pco__error *err);
 /* Makes an error of err and what caused it; takes cause (may be NULL). */
 pco__error *pco__error_because(pco__error *err, pco__error *cause);
+/* Moves the message of `from` to an error that has none. */
+void pco__error_take_message(pco__error *err, pco__error *from);
 /* Copies a borrowed chain from a plugin; at most 16 links are kept. */
 pco__error *pco__error_from_abi(const pco_error *err, int code);
 /* Frees a chain; NULL is allowed. */

@@ -189,7 +189,9 @@ void pco__exec_ended(pco__exec *e) {
 
 static void exec_start(pco__op *op) {
   pco__exec *e = exec_of(op);
+  pthread_mutex_lock(&op->loop->lock); /* the caller may look already */
   pco__chunks_init(&e->chunks);
+  pthread_mutex_unlock(&op->loop->lock);
   pco__error *err = pco__sandbox_check(e->sandbox);
   if (!err) {
     atomic_fetch_add(&op->refs, 1); /* against an end inside the spawn */

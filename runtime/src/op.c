@@ -61,10 +61,7 @@ static pco__error *cancel_error(pco__op *op, pco__error *err) {
       pco__error_new(op->cancel_code, PCO_SOURCE_HOST, NULL, NULL);
   if (err->code != UV_ECANCELED)
     return pco__error_because(why, err);
-  if (why->message == NULL && why != pco__error_no_memory()) {
-    why->message = err->message; /* how far it came */
-    err->message = NULL;
-  }
+  pco__error_take_message(why, err); /* how far it came */
   pco__error_free(err);
   return why;
 }
