@@ -277,8 +277,7 @@ static void wait_for_events(pco__lua *lua, const pco__op *op) {
     uv_run(&loop->uv, UV_RUN_NOWAIT);
 }
 
-void pco__drive_until_done(pco__lua *lua, pco__op *op) {
-  lua_Hook hook = pco__main_hook(lua, lua->main);
+void pco__drive_until_done(pco__lua *lua, pco__op *op, lua_Hook hook) {
   while (!op->completed) {
     wait_for_events(lua, op);
     if (!pco__interrupted(lua, hook))

@@ -46,7 +46,8 @@ int pco__task_suspend(lua_State *L, pco__task *task, pco__op *op, int box,
  * ended its coroutine, which the scheduler finds out. */
 void pco__task_lost(pco__task *task, const pco__op *op);
 /* Runs the loop without running Lua until the op is done (closing things
- * outside a task).  Ends early only if nothing can come. */
-void pco__drive_until_done(pco__lua *lua, pco__op *op);
+ * outside a task); Ctrl-C cancels it.  `hook` was the main thread's before the
+ * op began. */
+void pco__drive_until_done(pco__lua *lua, pco__op *op, lua_Hook hook);
 
 #endif /* PCO_LUA_TASK_H */

@@ -47,6 +47,7 @@ typedef struct box {
   bool input_wanted;
   int call; /* which callback runs */
   /* sync: Ctrl-C came while it waited; how it would be raised is kept here */
+  lua_Hook hook; /* of the main thread before the op began: another is news */
   lua_Hook interrupt;
   int interrupt_mask;
   int interrupt_count;
@@ -337,13 +338,12 @@ static void settle_interrupt(pco__lua *lua, box *b) {
  * came again. */
 static int block(lua_State *L, box *b) {
   pco__lua *lua = pco__lua_of(L);
-  lua_Hook hook = pco__main_hook(lua, L);
   for (;;) {
     /* On the main thread the hook raises by itself; in a coroutine it cannot,
      * however often the op has something for it. */
-    if (L != lua->main && !b->interrupt && pco__interrupted(lua, hook)) {
+    if (L != lua->main && !b->interrupt && pco__interrupted(lua, b->hook)) {
       interrupt(lua, b);
-      hook = NULL;
+      b->hook = NULL;
     }
     /* In slices: a signal just before the wait does not end it. */
     int rc = pco__op_wait(b->op, PCO__INTERRUPT_SLICE_NS);
@@ -351,14 +351,14 @@ static int block(lua_State *L, box *b) {
       settle_interrupt(lua, b);
     if (rc >= 0)
       return rc;
-    bool interrupted = pco__interrupted(lua, hook);
+    bool interrupted = pco__interrupted(lua, b->hook);
     if (b->interrupt && (interrupted || uv_hrtime() > b->give_up_at)) {
       pco__clear_interrupt(lua);
       return -EINTR;
     }
     if (interrupted) {
       interrupt(lua, b);
-      hook = NULL;
+      b->hook = NULL;
     }
   }
 }
@@ -439,7 +439,7 @@ static void submit(pco__lua *lua, box *b, bool in_task) {
   b->fresh = !b->portal && in_task && b->op->cls->again;
   pco__op_submit(b->op);
   if (!b->portal && !in_task)
-    pco__drive_until_done(lua, b->op);
+    pco__drive_until_done(lua, b->op, b->hook);
 }
 
 /* Puts a fresh op like the finished one in the box and starts it. */
@@ -536,6 +536,7 @@ int pco__await(lua_State *L, int at) {
     pco__raise(L, pco__error_new(PCO_EINTERRUPTED, PCO_SOURCE_HOST, NULL, NULL),
                op->cls->name, 1);
   }
+  b->hook = pco__main_hook(lua, L);
   submit(lua, b, in_task);
   return step(L, LUA_OK, at);
 }
