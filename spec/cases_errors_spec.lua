@@ -72,6 +72,20 @@ describe("errors that lose their cause:", function()
     assert.are_not.equal("PCO_EGONE", err.code)
   end)
 
+  facades.both(it, "case 66: a failed clean-up is a note on it", function(P)
+    local plugins = os.getenv("PORTICO_TEST_PLUGINS")
+    local err = raises("ConnectionError", P.sandbox, {
+      backend = plugins .. "/half_made.so",
+    })
+    assert.truthy(err.message:find("agent", 1, true), err.message)
+    local last = err
+    while last.cause do
+      last = last.cause
+    end
+    assert.equal("half-1 could not be removed", last.message)
+    assert.equal("plugin", last.source)
+  end)
+
   on_local(it, "case 67: one shape through all layers", function(P, sb)
     local function check(err)
       assert.equal("table", type(err))

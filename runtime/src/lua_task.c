@@ -137,46 +137,37 @@ static void task_ended(pco__task *task, int n_results) {
     make_ready(parent);
 }
 
+/* Ends a task whose coroutine cannot go on, with an error of ours. */
+static void fail_task(lua_State *L, pco__task *task, int code,
+                      const char *operation, const char *text) {
+  lua_settop(task->co, 0);
+  lua_pushboolean(task->co, 0);
+  pco__push_error(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, "%s", text),
+                  operation);
+  lua_xmove(L, task->co, 1);
+  task_ended(task, 2);
+}
+
 /* A yield that is none of ours: coroutine.yield at the root of a task.  There
  * is nobody to yield to; the task ends with an error. */
 static void stray_yield(lua_State *L, pco__task *task) {
   lua_settop(task->co, 0);
   lua_resetthread(task->co);
-  lua_settop(task->co, 0);
-  lua_pushboolean(task->co, 0);
-  pco__push_error(L,
-                  pco__error_new(PCO_ECOROUTINE, PCO_SOURCE_HOST, NULL,
-                                 "coroutine.yield was called in a task outside "
-                                 "of any coroutine: there is nobody to yield "
-                                 "to"),
-                  "yield");
-  lua_xmove(L, task->co, 1);
-  task_ended(task, 2);
+  fail_task(L, task, PCO_ECOROUTINE, "yield",
+            "coroutine.yield was called in a task outside of any coroutine: "
+            "there is nobody to yield to");
 }
 
 /* Somebody else resumed the task's coroutine, and it ended in his hands. */
 static void broken_task(lua_State *L, pco__task *task) {
-  lua_settop(task->co, 0);
-  lua_pushboolean(task->co, 0);
-  pco__push_error(L,
-                  pco__error_new(PCO_ECOROUTINE, PCO_SOURCE_HOST, NULL,
-                                 "this task was resumed by somebody else while "
-                                 "it waited"),
-                  "run");
-  lua_xmove(L, task->co, 1);
-  task_ended(task, 2);
+  fail_task(L, task, PCO_ECOROUTINE, "run",
+            "this task was resumed by somebody else while it waited");
 }
 
 /* It was cancelled before it began: it never does. */
 static void cancelled_task(lua_State *L, pco__task *task) {
-  lua_settop(task->co, 0);
-  lua_pushboolean(task->co, 0);
-  pco__push_error(L,
-                  pco__error_new(task->cancel_code, PCO_SOURCE_HOST, NULL,
-                                 "the task was cancelled before it began"),
-                  "run");
-  lua_xmove(L, task->co, 1);
-  task_ended(task, 2);
+  fail_task(L, task, task->cancel_code, "run",
+            "the task was cancelled before it began");
 }
 
 void pco__task_lost(pco__task *task, const pco__op *op) {
