@@ -131,7 +131,7 @@ describe("the portico command", function()
       local output, code = script([[
         local portico = require("portico.sync")
         local pid = io.open("/proc/self/stat"):read("n")
-        os.execute("(sleep 0.5; kill -INT " .. pid .. ") &")
+        os.execute("(sleep 1; kill -INT " .. pid .. ") &")
         local sandbox <close> = portico.sandbox({ backend = "local" })
         sandbox:exec({ "sleep", "271830.5" })
       ]])

@@ -139,7 +139,7 @@ for _, facade in ipairs({ ASYNC, SYNC }) do
         sb = P.sandbox({ backend = "local" })
         agent = sb:output({ "sh", "-c", "ps -o ppid= -p $PPID" })
         os.execute("kill -STOP " .. agent)
-        os.execute("(sleep 0.2; " .. interrupt .. "; sleep 0.5; kill -CONT "
+        os.execute("(sleep 1; " .. interrupt .. "; sleep 0.5; kill -CONT "
           .. agent .. ") &")
       end)
       show(pcall(P.run, function()

@@ -18,7 +18,7 @@ local SCRIPTS = {
       agent = sb:output({ "sh", "-c", "ps -o ppid= -p $PPID" })
     end)
     os.execute("kill -STOP " .. agent)
-    os.execute("(sleep 0.2; kill -INT " .. pid .. ") &")
+    os.execute("(sleep 1; kill -INT " .. pid .. ") &")
     local ok, err = pcall(P.run, function()
       sb:exec({ "true" })
     end)
