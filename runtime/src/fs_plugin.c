@@ -2,10 +2,12 @@
 /*
  * File calls by a plugin's "pco.fs/1": reading and listing ask again until all
  * is there.  Paths become absolute here: a sandbox without an agent has no
- * working directory of its own, so relative ones start at "/".
+ * working directory of its own, so relative ones start where its
+ * plugin says, or at "/".
  */
 #include "fs_ops.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define READ_SIZE  (256u * 1024)
@@ -18,11 +20,12 @@ static pco__fs_op *op_of(pco_op *op) {
 static const char *absolute(pco__fs_op *o, const char *path) {
   if (!path || path[0] == '/')
     return path;
-  char *s = pco__arena_alloc(&o->op.arena, strlen(path) + 2);
+  const char *cwd = o->sandbox->cwd ? o->sandbox->cwd : "/";
+  size_t size = strlen(cwd) + strlen(path) + 2;
+  char *s = pco__arena_alloc(&o->op.arena, size);
   if (!s)
     return path;
-  s[0] = '/';
-  strcpy(s + 1, path);
+  snprintf(s, size, "%s/%s", cwd, path);
   return s;
 }
 

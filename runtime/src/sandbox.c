@@ -52,6 +52,7 @@ void pco__sandbox_unref(pco__sandbox *sb) {
   free(sb->id);
   free(sb->name);
   free(sb->image);
+  free(sb->cwd);
   free_labels(sb);
   pco__error_free(sb->death);
   pco__backend_unref(sb->backend);
@@ -362,6 +363,8 @@ static void take_sandbox(pco_op *op, const void *result) {
   const pco_sandbox_result *r = (const pco_sandbox_result *)result;
   c->sandbox->plugin = r->sandbox;
   c->sandbox->id = dup_or_null(r->id);
+  if (PCO_HAS(r, cwd))
+    c->sandbox->cwd = dup_or_null(r->cwd);
   c->flags = r->flags;
   c->agent_fd = r->flags & PCO_SANDBOX_HAS_AGENT ? r->agent_fd : -1;
 }

@@ -34,6 +34,8 @@ typedef struct pco__sandbox {
   char *id;              /* owned */
   char *name;            /* owned; or NULL */
   char *image;           /* owned; or NULL */
+  char *cwd;             /* owned; of a sandbox without an agent: where relative
+                            paths start; or NULL */
   pco_pair *labels;      /* owned with its strings */
   size_t n_labels;
   double created; /* seconds since 1970 */
