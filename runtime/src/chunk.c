@@ -18,15 +18,6 @@ void pco__chunks_append(pco__chunks *q, pco__chunk *c) {
   q->count++;
 }
 
-void pco__chunks_prepend(pco__chunks *q, pco__chunk *c) {
-  c->next = q->first;
-  q->first = c;
-  if (!c->next)
-    q->last = &c->next;
-  q->bytes += c->len - c->start;
-  q->count++;
-}
-
 pco__chunk *pco__chunk_new(uint8_t stream, size_t size) {
   pco__chunk *c = malloc(sizeof *c + size);
   if (!c)

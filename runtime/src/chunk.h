@@ -37,7 +37,6 @@ void pco__chunks_init(pco__chunks *q);
 int pco__chunks_add(pco__chunks *q, uint8_t stream, const void *data,
                     size_t len);
 void pco__chunks_append(pco__chunks *q, pco__chunk *c);
-void pco__chunks_prepend(pco__chunks *q, pco__chunk *c);
 /* Takes the first one, or NULL. */
 pco__chunk *pco__chunks_shift(pco__chunks *q);
 /* Moves all of `from` behind q. */

@@ -375,19 +375,14 @@ static int task_run(lua_State *L) {
   return give_results(L, root);
 }
 
-static int sync_after_call(lua_State *L) {
-  int n_args = lua_gettop(L) - 1;
-  lua_callk(L, n_args, LUA_MULTRET, 0, after_nested);
-  return lua_gettop(L);
-}
-
 /* core.run(fn, ...) of the sync facade: calls fn. */
 static int sync_run(lua_State *L) {
   if (!lua_isfunction(L, 1))
     pco__bad_argument(L, "run", "run needs a function (got %s)",
                       luaL_typename(L, 1));
   pco__check_caller(L, "run", false);
-  return sync_after_call(L);
+  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, after_nested);
+  return lua_gettop(L);
 }
 
 static int run_either(lua_State *L) {
