@@ -7,71 +7,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static pco_sandbox *table;
-
-/* ---- the table ---------------------------------------------------------- */
-
-/* Needs the lock. */
-static pco_sandbox *table_find(const char *id) {
-  pco_sandbox *s = table;
-  while (s && (s->doomed || strcmp(s->id, id) != 0))
-    s = s->table_next;
-  return s;
-}
-
-static void make_id(char *out, size_t size) {
-  uint32_t number;
-  if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
-    number = (uint32_t)(uv_hrtime() >> 8); /* unique is enough */
-  snprintf(out, size, "local-%08x", number);
-}
-
-int local_table_add(pco_sandbox *s, const char *wished) {
-  int rc = 0;
-  pthread_mutex_lock(&table_lock);
-  if (wished && table_find(wished))
-    rc = UV_EEXIST;
-  else if (wished)
-    snprintf(s->id, sizeof s->id, "%s", wished);
-  else
-    do
-      make_id(s->id, sizeof s->id);
-    while (table_find(s->id));
-  if (rc == 0) {
-    s->table_next = table;
-    table = s;
-  }
-  pthread_mutex_unlock(&table_lock);
-  return rc;
-}
-
-void local_table_remove(pco_sandbox *s) {
-  pthread_mutex_lock(&table_lock);
-  pco_sandbox **at = &table;
-  while (*at && *at != s)
-    at = &(*at)->table_next;
-  if (*at)
-    *at = s->table_next;
-  pthread_mutex_unlock(&table_lock);
-}
-
-void local_table_set_pidfd(pco_sandbox *s, int pidfd) {
-  pthread_mutex_lock(&table_lock);
-  s->pidfd = pidfd;
-  pthread_mutex_unlock(&table_lock);
-}
+plugin_table local_table = PLUGIN_TABLE_INIT;
 
 void local_sandbox_free(pco_sandbox *s) {
   free(s->dir);
   free(s->workspace);
-  free(s->labels);
+  plugin_entry_deinit(&s->entry);
   free(s);
 }
 
@@ -81,14 +25,14 @@ void local_sandbox_free(pco_sandbox *s) {
  * that another thread uses for destroy_id() is its own duplicate. */
 static void sandbox_end(pco_sandbox *s, bool ask, pco_op *op) {
   pco_backend *b = s->backend;
-  local_table_remove(s);
+  plugin_table_remove(&local_table, &s->entry);
   local_end_inquest(s);
   pco_sandbox **at = &b->sandboxes;
   while (*at != s)
     at = &(*at)->next;
   *at = s->next;
   char *dir = s->dir;
-  int pidfd = s->pidfd;
+  int pidfd = s->entry.pidfd;
   local_ending *e = s->ending;
   s->dir = NULL;
   local_sandbox_free(s);
@@ -104,17 +48,16 @@ static int local_destroy(pco_sandbox *s, pco_op *op) {
  * of that id, or a negative code. */
 static int take_ending(const char *id, int *pidfd, char **dir) {
   int rc = 0;
-  pthread_mutex_lock(&table_lock);
-  pco_sandbox *s = table_find(id);
-  if (s && s->pidfd < 0)
+  plugin_entry *e = plugin_table_lock_find(&local_table, id);
+  if (e && e->pidfd < 0) {
     rc = UV_EBUSY;
-  else if (s) {
-    *dir = strdup(s->dir);
-    *pidfd = *dir ? fcntl(s->pidfd, F_DUPFD_CLOEXEC, 3) : -1;
+  } else if (e) {
+    *dir = strdup(((pco_sandbox *)e)->dir);
+    *pidfd = *dir ? fcntl(e->pidfd, F_DUPFD_CLOEXEC, 3) : -1;
     rc = !*dir ? UV_ENOMEM : *pidfd < 0 ? -errno : 1;
-    s->doomed = rc > 0;
+    e->doomed = rc > 0;
   }
-  pthread_mutex_unlock(&table_lock);
+  plugin_table_unlock(&local_table);
   return rc;
 }
 
@@ -141,49 +84,8 @@ static int local_destroy_id(pco_backend *b, const char *id, pco_op *op) {
 
 /* ---- list --------------------------------------------------------------- */
 
-static pco_sandbox_info info_of(const pco_sandbox *s, const char *owner) {
-  pco_sandbox_info info = pco_sandbox_info_init();
-  info.state = s->pidfd < 0                ? PCO_STATE_UNKNOWN
-               : local_has_ended(s->pidfd) ? PCO_STATE_DEAD
-                                           : PCO_STATE_RUNNING;
-  info.id = s->id;
-  info.owner = owner;
-  info.labels = s->labels;
-  info.n_labels = s->n_labels;
-  info.created = s->created;
-  return info;
-}
-
-/* The lock is held while the host copies: sandboxes of other loops are shown,
- * and complete() calls nothing back. */
 static int local_list(pco_backend *b, pco_op *op) {
-  char machine[256] = "", owner[300];
-  gethostname(machine, sizeof machine - 1);
-  snprintf(owner, sizeof owner, "%s:%ld", machine, (long)getpid());
-  pthread_mutex_lock(&table_lock);
-  size_t n = 0, i = 0;
-  for (pco_sandbox *s = table; s; s = s->table_next)
-    n++;
-  pco_sandbox_info *infos = calloc(n + 1, sizeof *infos);
-  const pco_sandbox_info **list = calloc(n + 1, sizeof *list);
-  if (infos && list) {
-    for (pco_sandbox *s = table; s; s = s->table_next) {
-      if (s->doomed)
-        continue;
-      infos[i] = info_of(s, owner);
-      list[i] = &infos[i];
-      i++;
-    }
-    pco_list_result result = pco_list_result_init();
-    result.sandboxes = list;
-    result.n_sandboxes = i;
-    b->host->complete(b->host, op, &result);
-  } else {
-    pco_fail(b->host, op, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
-  }
-  pthread_mutex_unlock(&table_lock);
-  free(infos);
-  free(list);
+  plugin_table_list(&local_table, b->host, op);
   return 0;
 }
 

@@ -13,14 +13,15 @@
  * gone, with the agent's help or without.
  *
  * Everything of a backend is touched on its loop only.  What instances share is
- * the table of sandboxes, under its lock, which also guards each one's place in
- * it, `doomed`, and the setting of pidfd.
+ * the table of sandboxes, under its lock (common/table.h).
  */
 #ifndef PCO_LOCAL_H
 #define PCO_LOCAL_H
 
 #include <uv.h>
 
+#include "../common/table.h"
+#include "../common/wait.h"
 #include "portico/plugin.h"
 #include "portico/plugin_util.h"
 
@@ -38,19 +39,13 @@ struct pco_backend {
 };
 
 struct pco_sandbox {
-  pco_sandbox *next;       /* of the same backend */
-  pco_sandbox *table_next; /* of all backends */
+  plugin_entry entry; /* first; its process is the agent */
+  pco_sandbox *next;  /* of the same backend */
   pco_backend *backend;
-  char id[65];
-  char *dir;        /* private: tmp/ and, unless one was given, workspace/ */
-  char *workspace;  /* in dir, or as given */
-  pco_pair *labels; /* one block */
-  size_t n_labels;
-  double created;
-  int pidfd;            /* of the agent; -1 while it is being started */
+  char *dir;       /* private: tmp/ and, unless one was given, workspace/ */
+  char *workspace; /* in dir, or as given */
   local_ending *ending; /* made with the sandbox: its end cannot lack memory */
   local_inquest *inquest; /* a cause_of_death() that waits, or NULL */
-  bool doomed;            /* destroy_id() ends it: not listed any more */
   bool status_known;      /* the agent was reaped by us: */
   int exit_code;          /* or -1 */
   int exit_signal;        /* or 0 */
@@ -58,10 +53,8 @@ struct pco_sandbox {
 
 /* ---- local.c ---- */
 
-/* Lists s under the wished id, or a new one.  UV_EEXIST if it is taken. */
-int local_table_add(pco_sandbox *s, const char *wished);
-void local_table_remove(pco_sandbox *s);
-void local_table_set_pidfd(pco_sandbox *s, int pidfd);
+extern plugin_table local_table;
+
 /* Frees s but not its ending; s is in no list. */
 void local_sandbox_free(pco_sandbox *s);
 /* To be called when backend->work has become less: a close() that waits may
@@ -88,8 +81,6 @@ void local_ending_free(local_ending *e);
  * NULL) and frees e.  Takes e, pidfd and dir. */
 void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
                pco_op *op);
-/* True if the process behind pidfd has ended. */
-bool local_has_ended(int pidfd);
 /* Answers a cause_of_death() that waits: s goes. */
 void local_end_inquest(pco_sandbox *s);
 int local_cause_of_death(pco_sandbox *s, pco_op *op);

@@ -14,6 +14,8 @@
  */
 #include "local.h"
 
+#include "../common/environment.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,10 +23,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-#define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 typedef struct plan {
   char dir[PATH_MAX];       /* private; "" before it is made */
@@ -35,8 +34,7 @@ typedef struct plan {
   const char *root_given; /* the same as the user wrote it */
   char cwd[PATH_MAX];     /* without links */
   char user[256];
-  char **env; /* owned, and its strings */
-  size_t n_env;
+  plugin_environment env;
 } plan;
 
 /* ---- options ------------------------------------------------------------ */
@@ -100,11 +98,9 @@ static int check_options(const pco_create_opts *o, const plan *p,
                 "local cannot do user = '%.64s': its commands run as '%.64s'; "
                 "use bwrap",
                 o->user, p->user);
-  if (o->name && !pco_id_is_valid(o->name))
-    return fail(err, UV_EINVAL,
-                "the name '%.64s' is not 1 to 64 of letters, digits, '.', '_' "
-                "and '-', the first a letter or digit",
-                o->name);
+  int rc = plugin_check_name(o->name, err);
+  if (rc < 0)
+    return rc;
   return pco_settings_check(o->settings, o->n_settings, known, err);
 }
 
@@ -202,65 +198,12 @@ static void plan_undo(plan *p) {
   }
 }
 
-static void plan_free(plan *p) {
-  for (size_t i = 0; i < p->n_env; i++)
-    free(p->env[i]);
-  free(p->env);
-}
-
 /* ---- environment -------------------------------------------------------- */
 
-/* Applies "K=V" or, to remove it, "K".  The array has room (see make_env). */
-static int env_apply(plan *p, const char *item) {
-  size_t key = strcspn(item, "=");
-  size_t i = 0;
-  while (i < p->n_env &&
-         !(strncmp(p->env[i], item, key) == 0 && p->env[i][key] == '='))
-    i++;
-  if (!item[key]) {
-    if (i < p->n_env) {
-      free(p->env[i]);
-      p->env[i] = p->env[--p->n_env];
-      p->env[p->n_env] = NULL;
-    }
-    return 0;
-  }
-  char *copy = strdup(item);
-  if (!copy)
-    return UV_ENOMEM;
-  if (i < p->n_env)
-    free(p->env[i]);
-  else
-    p->n_env++;
-  p->env[i] = copy;
-  return 0;
-}
-
-static int env_base(plan *p, const char *key, const char *value) {
-  char item[PATH_MAX + 16];
-  snprintf(item, sizeof item, "%s=%s", key, value);
-  return env_apply(p, item);
-}
-
-/* Nothing of the host's own environment is in it. */
 static int make_env(plan *p, const pco_create_opts *o, pco_error *err) {
-  size_t n = 0;
-  while (o->env && o->env[n])
-    n++;
-  p->env = calloc(n + 6, sizeof *p->env);
-  int rc = p->env ? env_base(p, "PATH", BASE_PATH) : UV_ENOMEM;
+  int rc = plugin_environment_base(&p->env, p->workspace, p->tmp, p->user);
   if (rc == 0)
-    rc = env_base(p, "HOME", p->workspace);
-  if (rc == 0)
-    rc = env_base(p, "LANG", "C.UTF-8");
-  if (rc == 0)
-    rc = env_base(p, "TMPDIR", p->tmp);
-  if (rc == 0)
-    rc = env_base(p, "USER", p->user);
-  for (size_t i = 0; rc == 0 && i < n; i++)
-    rc = *o->env[i] && *o->env[i] != '='
-             ? env_apply(p, o->env[i])
-             : fail(err, UV_EINVAL, "env: a variable has an empty name");
+    rc = plugin_environment_apply(&p->env, o->env, err);
   return rc == UV_ENOMEM ? fail(err, rc, NULL) : rc;
 }
 
@@ -302,8 +245,8 @@ static int start(pco_backend *b, const plan *p, int *stream, int32_t *pidfd,
     fail(err, rc, "cannot make a stream to the agent: %s", uv_strerror(rc));
   } else {
     int32_t fds[] = {null_fd, null_fd, null_fd, pair[1]};
-    rc = local_start_agent(b, argv, (const char *const *)p->env, p->cwd, fds, 4,
-                           pidfd, err);
+    rc = local_start_agent(b, argv, (const char *const *)p->env.items, p->cwd,
+                           fds, 4, pidfd, err);
   }
   if (null_fd >= 0)
     close(null_fd);
@@ -340,17 +283,12 @@ static pco_sandbox *sandbox_create(pco_backend *b, const pco_create_opts *o,
   pco_sandbox *s = calloc(1, sizeof *s);
   if (!s)
     return NULL;
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
   s->backend = b;
-  s->pidfd = -1;
-  s->created = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
   s->dir = strdup(p->dir);
   s->workspace = strdup(p->workspace);
-  s->labels = pco_pairs_dup(o->labels, o->n_labels);
-  s->n_labels = o->n_labels;
   s->ending = local_ending_create();
-  if (s->dir && s->workspace && s->labels && s->ending)
+  if (plugin_entry_init(&s->entry, o) == 0 && s->dir && s->workspace &&
+      s->ending)
     return s;
   local_ending_free(s->ending);
   local_sandbox_free(s);
@@ -364,20 +302,18 @@ static int start_sandbox(pco_backend *b, const pco_create_opts *o,
   if (!s)
     return fail(err, UV_ENOMEM, NULL);
   int32_t pidfd = -1;
-  int rc = local_table_add(s, o->name);
-  if (rc < 0) {
-    fail(err, rc, "a sandbox '%s' exists already", o->name);
-  } else {
+  int rc = plugin_table_add(&local_table, &s->entry, o->name, "local", err);
+  if (rc == 0) {
     rc = start(b, p, stream, &pidfd, err);
     if (rc < 0)
-      local_table_remove(s);
+      plugin_table_remove(&local_table, &s->entry);
   }
   if (rc < 0) {
     local_ending_free(s->ending);
     local_sandbox_free(s);
     return rc;
   }
-  local_table_set_pidfd(s, pidfd);
+  plugin_table_set_pidfd(&local_table, &s->entry, pidfd);
   s->next = b->sandboxes;
   b->sandboxes = s;
   *out = s;
@@ -406,13 +342,13 @@ int local_create(pco_backend *b, const pco_create_opts *o, pco_op *op) {
     pco_sandbox_result result = pco_sandbox_result_init();
     result.flags = PCO_SANDBOX_HAS_AGENT;
     result.sandbox = s;
-    result.id = s->id;
+    result.id = s->entry.id;
     result.agent_fd = stream;
     result.cwd = p->cwd;
     b->host->complete(b->host, op, &result);
   }
   if (p)
-    plan_free(p);
+    plugin_environment_deinit(&p->env);
   free(p);
   return 0;
 }

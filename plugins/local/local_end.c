@@ -21,10 +21,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define GRACE_MS  5000
@@ -32,118 +29,11 @@
 #define KILL_MS   5000
 #define REMOVE_MS 10000
 #define CAUSE_MS  1000
-#define TICK_MS   20
-
-/* ---- processes ---------------------------------------------------------- */
-
-/* ECHILD: it ended, and somebody else reaped it or nobody has to. */
-bool local_has_ended(int pidfd) {
-  siginfo_t info;
-  memset(&info, 0, sizeof info);
-  int rc = waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT);
-  return rc < 0 ? errno == ECHILD : info.si_pid != 0;
-}
-
-/* Reaps what has ended.  Returns false if its status is not known. */
-static bool reap(int pidfd, int *code, int *signo) {
-  siginfo_t info;
-  memset(&info, 0, sizeof info);
-  if (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG) < 0 ||
-      info.si_pid == 0)
-    return false;
-  bool exited = info.si_code == CLD_EXITED;
-  *code = exited ? info.si_status : -1;
-  *signo = exited ? 0 : info.si_status;
-  return true;
-}
-
-static void send_signal(int pidfd, int signo) {
-  (void)syscall(SYS_pidfd_send_signal, pidfd, signo, NULL, 0);
-}
-
-/* ---- waiting for one, with a deadline ----------------------------------- */
-
-/* Lives in its owner; after fn was called, or wait_stop(), the owner must keep
- * it until the closed callback. */
-typedef struct local_wait {
-  pco_backend *backend;
-  uv_poll_t poll;
-  uv_timer_t timer;
-  int pidfd;         /* borrowed */
-  int poll_fd;       /* our duplicate: a loop polls a descriptor once; or -1 */
-  uint64_t deadline; /* of uv_now */
-  unsigned handles;  /* to close */
-  bool blind;        /* the poll did not start */
-  bool ended;
-  void (*fn)(struct local_wait *w, bool ended);
-} local_wait;
-
-static void on_handle_closed(uv_handle_t *h) {
-  local_wait *w = h->data;
-  if (--w->handles > 0)
-    return;
-  if (w->poll_fd >= 0)
-    close(w->poll_fd);
-  w->fn(w, w->ended);
-}
-
-/* Stops it; fn is called when libuv has given the handles back. */
-static void wait_stop(local_wait *w) {
-  if (uv_is_closing((uv_handle_t *)&w->timer))
-    return;
-  w->ended = local_has_ended(w->pidfd);
-  uv_close((uv_handle_t *)&w->timer, on_handle_closed);
-  if (w->poll_fd >= 0)
-    uv_close((uv_handle_t *)&w->poll, on_handle_closed);
-}
-
-static void on_poll(uv_poll_t *h, int status, int events) {
-  (void)status;
-  (void)events;
-  wait_stop(h->data);
-}
-
-static void on_tick(uv_timer_t *t) {
-  local_wait *w = t->data;
-  if (local_has_ended(w->pidfd) || uv_now(t->loop) >= w->deadline)
-    wait_stop(w);
-}
-
-static void start_poll(local_wait *w, uv_loop_t *loop) {
-  w->poll_fd = fcntl(w->pidfd, F_DUPFD_CLOEXEC, 3);
-  if (w->poll_fd < 0)
-    return;
-  w->poll.data = w;
-  if (uv_poll_init(loop, &w->poll, w->poll_fd) < 0) {
-    close(w->poll_fd);
-    w->poll_fd = -1;
-    return;
-  }
-  w->handles++;
-  w->blind = uv_poll_start(&w->poll, UV_READABLE, on_poll) < 0;
-}
-
-/* Calls fn once: true if the process has ended, false at the deadline.  Where
- * no descriptor is left to poll, a timer looks every 20 ms: an end must not
- * fail. */
-static void wait_start(local_wait *w, pco_backend *b, int pidfd, unsigned ms,
-                       void (*fn)(local_wait *w, bool ended)) {
-  uv_loop_t *loop = b->host->loop;
-  *w = (local_wait){.backend = b, .pidfd = pidfd, .fn = fn};
-  uv_update_time(loop);
-  w->deadline = uv_now(loop) + ms;
-  uv_timer_init(loop, &w->timer);
-  w->timer.data = w;
-  w->handles = 1;
-  start_poll(w, loop);
-  uint64_t first = w->poll_fd < 0 || w->blind ? TICK_MS : ms;
-  uv_timer_start(&w->timer, on_tick, first, TICK_MS);
-}
 
 /* ---- endings ------------------------------------------------------------ */
 
 struct local_ending {
-  local_wait wait;
+  plugin_wait wait;
   pco_backend *backend;
   int pidfd; /* of the agent, later of the one that removes */
   char *dir;
@@ -185,12 +75,12 @@ static void ending_done(local_ending *e) {
   local_settle(b);
 }
 
-static void on_removed(local_wait *w, bool ended) {
+static void on_removed(plugin_wait *w, bool ended) {
   local_ending *e = (local_ending *)w; /* its first member */
   int code, signo;
   if (!ended)
-    send_signal(e->pidfd, SIGKILL);
-  reap(e->pidfd, &code, &signo);
+    plugin_kill(e->pidfd, SIGKILL);
+  plugin_reap(e->pidfd, &code, &signo);
   if (!dir_is_gone(e->dir)) {
     pco_error_set(&e->err, PCO_EBACKEND, PCO_SOURCE_PLUGIN,
                   "the sandbox has ended, but its directory %.300s could not "
@@ -225,7 +115,8 @@ static void remove_dir(local_ending *e) {
   }
   int rc = start_remover(e);
   if (rc == 0) {
-    wait_start(&e->wait, e->backend, e->pidfd, REMOVE_MS, on_removed);
+    plugin_wait_start(&e->wait, e->backend->host->loop, e->pidfd, REMOVE_MS,
+                      on_removed);
     return;
   }
   pco_error_set(&e->err, rc, PCO_SOURCE_PLUGIN,
@@ -235,11 +126,11 @@ static void remove_dir(local_ending *e) {
   ending_done(e);
 }
 
-static void on_killed(local_wait *w, bool ended) {
+static void on_killed(plugin_wait *w, bool ended) {
   local_ending *e = (local_ending *)w;
   int code, signo;
   if (ended) {
-    reap(e->pidfd, &code, &signo);
+    plugin_reap(e->pidfd, &code, &signo);
     remove_dir(e);
     return;
   }
@@ -250,14 +141,15 @@ static void on_killed(local_wait *w, bool ended) {
   ending_done(e);
 }
 
-static void on_grace(local_wait *w, bool ended) {
+static void on_grace(plugin_wait *w, bool ended) {
   local_ending *e = (local_ending *)w;
   if (ended) {
     on_killed(w, true);
     return;
   }
-  send_signal(e->pidfd, SIGKILL);
-  wait_start(&e->wait, e->backend, e->pidfd, KILL_MS, on_killed);
+  plugin_kill(e->pidfd, SIGKILL);
+  plugin_wait_start(&e->wait, e->backend->host->loop, e->pidfd, KILL_MS,
+                    on_killed);
 }
 
 void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
@@ -269,14 +161,16 @@ void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
   e->err = pco_error_in(e->room, sizeof e->room);
   b->work++;
   if (ask)
-    send_signal(pidfd, SIGTERM);
-  wait_start(&e->wait, b, pidfd, ask ? ASK_MS : GRACE_MS, on_grace);
+    plugin_kill(pidfd, SIGTERM);
+  plugin_wait_start(&e->wait, b->host->loop, pidfd, ask ? ASK_MS : GRACE_MS,
+                    on_grace);
 }
 
 /* ---- why an agent died -------------------------------------------------- */
 
 struct local_inquest {
-  local_wait wait;      /* first */
+  plugin_wait wait; /* first */
+  pco_backend *backend;
   pco_sandbox *sandbox; /* NULL: it was destroyed meanwhile */
   pco_op *op;
   bool cancelled;
@@ -285,7 +179,8 @@ struct local_inquest {
 /* Fills err with what is known of the end; code 0: nothing. */
 static void describe_end(pco_sandbox *s, pco_error *err) {
   if (!s->status_known)
-    s->status_known = reap(s->pidfd, &s->exit_code, &s->exit_signal);
+    s->status_known =
+        plugin_reap(s->entry.pidfd, &s->exit_code, &s->exit_signal);
   if (!s->status_known)
     return;
   const char *name = s->exit_signal ? sigabbrev_np(s->exit_signal) : NULL;
@@ -307,10 +202,10 @@ static void answer_cause(pco_sandbox *s, pco_op *op) {
   s->backend->host->complete(s->backend->host, op, &err);
 }
 
-static void on_inquest(local_wait *w, bool ended) {
+static void on_inquest(plugin_wait *w, bool ended) {
   (void)ended;
   local_inquest *q = (local_inquest *)w;
-  pco_backend *b = w->backend;
+  pco_backend *b = q->backend;
   pco_error nothing = pco_error_init();
   if (q->sandbox)
     q->sandbox->inquest = NULL;
@@ -328,28 +223,31 @@ static void on_inquest(local_wait *w, bool ended) {
 static void cancel_inquest(void *arg) {
   local_inquest *q = arg;
   q->cancelled = true;
-  wait_stop(&q->wait);
+  plugin_wait_stop(&q->wait);
 }
 
 void local_end_inquest(pco_sandbox *s) {
   if (!s->inquest)
     return;
   s->inquest->sandbox = NULL;
-  wait_stop(&s->inquest->wait);
+  plugin_wait_stop(&s->inquest->wait);
 }
 
 /* The stream of an agent may end a moment before the agent; a second question
  * while one is being asked gets what is known. */
 int local_cause_of_death(pco_sandbox *s, pco_op *op) {
   pco_backend *b = s->backend;
-  bool wait = !s->status_known && !s->inquest && !local_has_ended(s->pidfd);
+  bool wait =
+      !s->status_known && !s->inquest && !plugin_has_ended(s->entry.pidfd);
   local_inquest *q = wait ? calloc(1, sizeof *q) : NULL;
   if (!q) {
     answer_cause(s, op);
     return 0;
   }
   b->work++;
-  wait_start(&q->wait, b, s->pidfd, CAUSE_MS, on_inquest);
+  plugin_wait_start(&q->wait, b->host->loop, s->entry.pidfd, CAUSE_MS,
+                    on_inquest);
+  q->backend = b;
   q->sandbox = s;
   q->op = op;
   s->inquest = q;

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sandboxes of a process, for plugins that have no other place that knows
+ * them: what list() shows and destroy_id() finds, over all instances of a
+ * backend.
+ *
+ * A plugin has one table, static, and every sandbox an entry.  The lock guards
+ * the list and, in an entry, `doomed` and the setting of `pidfd`; everything
+ * else is set before the entry is added, or belongs to its loop.
+ */
+#ifndef PLUGIN_TABLE_H
+#define PLUGIN_TABLE_H
+
+#include <pthread.h>
+
+#include "portico/plugin.h"
+#include "portico/plugin_util.h"
+
+typedef struct plugin_entry {
+  struct plugin_entry *next;
+  char id[65];
+  pco_pair *labels; /* one block */
+  size_t n_labels;
+  double created;
+  int pidfd;   /* of what it lives with; -1 while that is being started */
+  bool doomed; /* destroy_id() ends it: not listed any more */
+} plugin_entry;
+
+typedef struct plugin_table {
+  pthread_mutex_t lock;
+  plugin_entry *first;
+} plugin_table;
+
+#define PLUGIN_TABLE_INIT                                                      \
+  { PTHREAD_MUTEX_INITIALIZER, NULL }
+
+/* Sets the labels and the time; UV_ENOMEM.  [any] */
+int plugin_entry_init(plugin_entry *e, const pco_create_opts *o);
+void plugin_entry_deinit(plugin_entry *e);
+
+/* Checks a wished id.  0, or UV_EINVAL and *err.  [any] */
+int plugin_check_name(const char *name, pco_error *err);
+/* Lists e under the wished id, or a new one "PREFIX-xxxxxxxx".  UV_EEXIST and
+ * *err if it is taken.  [any] */
+int plugin_table_add(plugin_table *t, plugin_entry *e, const char *wished,
+                     const char *prefix, pco_error *err);
+/* Also of an entry that is not in it.  [any] */
+void plugin_table_remove(plugin_table *t, plugin_entry *e);
+void plugin_table_set_pidfd(plugin_table *t, plugin_entry *e, int pidfd);
+/* Finds the entry of that id that is not doomed, or NULL; the lock is held
+ * until plugin_table_unlock() in both cases.  [any] */
+plugin_entry *plugin_table_lock_find(plugin_table *t, const char *id);
+void plugin_table_unlock(plugin_table *t);
+/* Answers a list().  [loop] */
+void plugin_table_list(plugin_table *t, const pco_host *host, pco_op *op);
+
+#endif /* PLUGIN_TABLE_H */
