@@ -5,6 +5,7 @@
 #include "agent.h"
 
 #include "clock.h"
+#include "identity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,8 +126,12 @@ static int init_fds(pco_agent *a, int fd) {
 int pco_agent_init(pco_agent *a, const pco_agent_options *o,
                    const char **what) {
   memset(a, 0, sizeof *a);
+  *what = "--user";
+  int rc = pco_identity_init(o->user);
+  if (rc != 0)
+    return rc;
   *what = "--root";
-  int rc = pco_paths_init(&a->paths, o->root, o->alias);
+  rc = pco_paths_init(&a->paths, o->root, o->alias);
   if (rc != 0)
     return rc;
   *what = "channel";

@@ -45,6 +45,7 @@ typedef struct pco_agent_options {
   int fd;
   const char *root;  /* "/" if not given */
   const char *alias; /* or NULL */
+  const char *user;  /* of commands, "UID:GID"; or NULL */
 } pco_agent_options;
 
 /* Returns 0 or a negative errno, with *what naming the step that failed. */

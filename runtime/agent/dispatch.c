@@ -7,6 +7,7 @@
  */
 #include "agent.h"
 #include "fs.h"
+#include "identity.h"
 #include "users.h"
 
 #include <errno.h>
@@ -25,12 +26,14 @@ static void on_hello(pco_agent *a, const pco_request *r) {
     return;
   }
   const char *home = getenv("HOME"), *name = getenv("USER");
+  const pco_user *commands = pco_identity_default();
+  uid_t uid = commands ? commands->uid : geteuid();
   if (!home || !name)
-    pco_user_of_uid(geteuid(), &user);
+    pco_user_of_uid(uid, &user);
   pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, r->op);
   pco_wire_number(&a->buf, PCO_TAG_VERSION, PCO_WIRE_VERSION);
   pco_wire_number(&a->buf, PCO_TAG_PID, (uint64_t)getpid());
-  pco_wire_number(&a->buf, PCO_TAG_UID, geteuid());
+  pco_wire_number(&a->buf, PCO_TAG_UID, uid);
   pco_wire_string(&a->buf, PCO_TAG_USER, name ? name : user.name);
   pco_wire_string(&a->buf, PCO_TAG_HOME, home ? home : user.home);
   pco_wire_string(&a->buf, PCO_TAG_CWD, getcwd(cwd, sizeof cwd) ? cwd : "/");

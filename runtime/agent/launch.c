@@ -8,6 +8,7 @@
 
 #include "env.h"
 #include "exec.h"
+#include "identity.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -89,9 +90,13 @@ static int refuse(pco_wire_buf *answer, uint64_t op, const pco_exec *x) {
 
 static int find_user(pco_exec *x, const char *name, pco_user *user) {
   int rc = pco_user_find(name, user);
-  if (rc == 0) {
-    x->user = user;
+  if (rc == 0 && pco_identity_allows(user))
     return 0;
+  if (rc == 0) {
+    rc = -EPERM;
+    snprintf(x->message, sizeof x->message,
+             "commands of this sandbox all run as the user %u",
+             (unsigned)pco_identity_default()->uid);
   }
   x->error = -rc;
   x->stage = PCO_STAGE_USER;
@@ -119,8 +124,10 @@ static char **make_env(const pco_request *r, strings *s, const pco_user *user,
                        size_t name_size) {
   char **changes = s->changes + 2;
   if (user) {
-    snprintf(home, home_size, "HOME=%s", user->home);
-    snprintf(name, name_size, "USER=%s", user->name);
+    snprintf(home, home_size, "HOME=%.*s", (int)sizeof user->home - 1,
+             user->home);
+    snprintf(name, name_size, "USER=%.*s", (int)sizeof user->name - 1,
+             user->name);
     s->changes[0] = home;
     s->changes[1] = name;
     changes = s->changes;
@@ -142,10 +149,12 @@ pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
   if (pid == 0 && s.user)
     pid = find_user(&x, s.user, &user);
   if (pid == 0) {
-    env = make_env(r, &s, x.user, home, sizeof home, name, sizeof name);
+    env = make_env(r, &s, s.user ? &user : NULL, home, sizeof home, name,
+                   sizeof name);
     pid = env ? 0 : -ENOMEM;
   }
   if (pid == 0) {
+    x.user = s.user ? &user : pco_identity_default();
     x.argv = s.argv;
     x.env = env;
     x.cwd = s.cwd;

@@ -8,6 +8,7 @@
  */
 #include "agent.h"
 #include "harden.h"
+#include "keeper.h"
 #include "procfs.h"
 #include "rmtree.h"
 
@@ -24,6 +25,8 @@
 
 static const char USAGE[] =
     "usage: portico-agent --fd N [--root DIR] [--alias DIR] [--remove DIR]\n"
+    "                     [--user UID:GID]\n"
+    "       portico-agent --keep\n"
     "       portico-agent --remove-only DIR\n"
     "       portico-agent --version\n";
 
@@ -32,6 +35,7 @@ typedef struct arguments {
   const char *remove;      /* NULL: nothing */
   const char *remove_only; /* NULL: run */
   bool version;
+  bool keep;
 } arguments;
 
 static bool parse_fd(const char *s, int *out) {
@@ -51,6 +55,10 @@ static bool parse(int argc, char **argv, arguments *out) {
       out->version = true;
       continue;
     }
+    if (strcmp(name, "--keep") == 0) {
+      out->keep = true;
+      continue;
+    }
     if (++i == argc)
       return false;
     const char *value = argv[i];
@@ -62,10 +70,12 @@ static bool parse(int argc, char **argv, arguments *out) {
       out->remove = value;
     else if (strcmp(name, "--remove-only") == 0)
       out->remove_only = value;
+    else if (strcmp(name, "--user") == 0)
+      out->agent.user = value;
     else if (strcmp(name, "--fd") != 0 || !parse_fd(value, &out->agent.fd))
       return false;
   }
-  return out->version || out->remove_only || out->agent.fd >= 0;
+  return out->version || out->keep || out->remove_only || out->agent.fd >= 0;
 }
 
 static int complain(const char *what, int rc) {
@@ -126,6 +136,8 @@ int main(int argc, char **argv) {
     puts("portico-agent " PCO_VERSION);
     return 0;
   }
+  if (o.keep)
+    return pco_keeper_main();
   if (o.remove_only)
     return remove_only(o.remove_only);
   pco_harden_signals();

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See identity.h.
+ */
+#include "identity.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static pco_user commands;
+static bool is_set;
+
+/* Nothing may be inherited by what is executed.  (Without the capability to do
+ * so this is refused, and there is nothing to lose.) */
+static void drop_inheritable(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct data[2];
+  memset(data, 0, sizeof data);
+  if (syscall(SYS_capget, &header, data) != 0)
+    return;
+  data[0].inheritable = data[1].inheritable = 0;
+  syscall(SYS_capset, &header, data);
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+}
+
+/* The ids change one by one; the call says what they were, not whether it
+ * worked: asking for an id that cannot be tells what they are. */
+static int set_fs_ids(void) {
+  setfsgid(commands.gid);
+  setfsuid(commands.uid);
+  return setfsgid((gid_t)-1) == (int)commands.gid &&
+                 setfsuid((uid_t)-1) == (int)commands.uid
+             ? 0
+             : -EPERM;
+}
+
+int pco_identity_init(const char *spec) {
+  if (!spec)
+    return 0;
+  int rc = strchr(spec, ':') ? pco_user_find(spec, &commands) : -EINVAL;
+  if (rc < 0)
+    return rc;
+  is_set = true;
+  drop_inheritable();
+  if (commands.uid != geteuid() || commands.gid != getegid())
+    rc = set_fs_ids();
+  /* A change of ids takes this back.  Only the first process of a namespace is
+   * the child of a launcher; the others notice the end of their stream. */
+  if (rc == 0 && getpid() == 1)
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return rc;
+}
+
+const pco_user *pco_identity_default(void) {
+  return is_set ? &commands : NULL;
+}
+
+bool pco_identity_allows(const pco_user *u) {
+  return !is_set || (u->uid == commands.uid && u->gid == commands.gid);
+}

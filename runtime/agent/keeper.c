@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper of a sandbox; see keeper.h.
+ *
+ * One thread, one poll, no memory taken after the start.  Order of an end: the
+ * host asks (or is gone), or the launcher ends by itself; the first process
+ * inside is killed, which ends every process of its PID namespace; the launcher
+ * and what was reparented is reaped; cgroups are removed; the last report is
+ * sent.  Each step has a deadline.
+ */
+#include "keeper.h"
+
+#include "clock.h"
+#include "harden.h"
+#include "keeper_stage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KILL_TIME   (5 * PCO_S) /* for killed processes to be gone */
+#define REMOVE_TIME (5 * PCO_S) /* for cgroups to be empty */
+
+typedef struct keeper {
+  pco_keeper_words words;
+  pco_keeper_ids ids;
+  int control;  /* -1: the host's end was closed */
+  int errors;   /* a pipe: standard error of the launcher; -1: ended */
+  int info;     /* a pipe: the launcher says who the first process is; or -1 */
+  int first;    /* pidfd of that; or -1 */
+  int launcher; /* pidfd */
+  pid_t launcher_pid;
+  char info_text[256];
+  size_t info_len;
+  bool ended;     /* the launcher was reaped */
+  int64_t end_at; /* when the next of the kills is due, or PCO_NEVER */
+  bool killed;    /* the first process was; the launcher is next */
+  pco_keeper_report report;
+} keeper;
+
+/* ---- reports ------------------------------------------------------------ */
+
+static void send_report(keeper *k, uint32_t type) {
+  k->report.type = type;
+  if (k->control >= 0)
+    send(k->control, &k->report, sizeof k->report, MSG_NOSIGNAL);
+}
+
+static int fail(keeper *k, int stage, int error, const char *text) {
+  k->report.stage = (uint32_t)stage;
+  k->report.error = error;
+  snprintf(k->report.text, sizeof k->report.text, "%s", text);
+  send_report(k, PCO_KEEPER_FAILED);
+  return 1;
+}
+
+/* ---- the start ---------------------------------------------------------- */
+
+static int make_pipe(int *ours, int theirs) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0)
+    return -errno;
+  *ours = fds[0];
+  int rc = dup2(fds[1], theirs) < 0 ? -errno : 0; /* without O_CLOEXEC */
+  close(fds[1]);
+  if (rc == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
+    rc = -errno;
+  return rc;
+}
+
+/* The next word of the child: false at the end of the stream, and when the host
+ * is gone, since the child may hang in a file system. */
+static bool hear(const keeper *k, int sync, pco_stage_report *r) {
+  struct pollfd p[] = {{.fd = sync, .events = POLLIN}, {.fd = k->control}};
+  while (poll(p, 2, -1) < 0)
+    if (errno != EINTR)
+      return false;
+  return p[0].revents && recv(sync, r, sizeof *r, 0) == sizeof *r;
+}
+
+/* Answers the child until it has become the launcher or given up. */
+static int attend(keeper *k, pid_t child, int sync) {
+  pco_stage_report r;
+  const char *what = "";
+  while (hear(k, sync, &r)) {
+    if (r.stage >= 0)
+      return fail(k, r.stage, r.error, r.text);
+    int rc = pco_keeper_ids_map(&k->ids, child, &what);
+    if (rc < 0)
+      return fail(k, PCO_KEEPER_STAGE_IDS, -rc, what);
+    if (send(sync, "", 1, MSG_NOSIGNAL) != 1)
+      break;
+  }
+  return 0;
+}
+
+/* The launcher's program runs, or never will. */
+static int start_launcher(keeper *k) {
+  int sync[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) != 0)
+    return fail(k, PCO_KEEPER_STAGE_WORDS, errno, "socketpair");
+  pid_t keeper_pid = getpid(), pid = fork();
+  if (pid < 0)
+    return fail(k, PCO_KEEPER_STAGE_WORDS, errno, "fork");
+  if (pid == 0)
+    pco_stage_main(&k->words, &k->ids, sync[1], keeper_pid);
+  close(sync[1]);
+  k->launcher_pid = pid;
+  k->launcher = (int)syscall(SYS_pidfd_open, pid, 0);
+  int rc = k->launcher < 0
+               ? fail(k, PCO_KEEPER_STAGE_WORDS, errno, "pidfd_open")
+               : attend(k, pid, sync[0]);
+  close(sync[0]);
+  if (rc != 0) {
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+  }
+  return rc;
+}
+
+/* Only the launcher has what is for it from now on; standard error too, so that
+ * the pipe ends with it. */
+static void close_launchers(int last_fd) {
+  dup2(0, 2);
+  syscall(SYS_close_range, (unsigned)PCO_KEEPER_WORDS_FD,
+          (unsigned)PCO_KEEPER_AGENT_FD, 0u);
+  if (last_fd >= PCO_KEEPER_FIRST_FD)
+    syscall(SYS_close_range, (unsigned)PCO_KEEPER_FIRST_FD, (unsigned)last_fd,
+            0u);
+}
+
+static int start(keeper *k, int last_fd) {
+  const char *wrong;
+  int rc = pco_keeper_words_init(&k->words, PCO_KEEPER_WORDS_FD, &wrong);
+  if (rc < 0)
+    return fail(k, PCO_KEEPER_STAGE_WORDS, -rc, wrong);
+  if (k->words.two_ids && (rc = pco_keeper_ids_init(&k->ids, &k->words)) < 0)
+    return fail(k, PCO_KEEPER_STAGE_IDS, -rc, "no free ids");
+  k->report.uid = k->words.two_ids ? k->ids.uid + 1 : geteuid();
+  k->report.gid = k->words.two_ids ? k->ids.gid + 1 : getegid();
+  rc = make_pipe(&k->errors, 2);
+  if (rc == 0)
+    rc = make_pipe(&k->info, PCO_KEEPER_INFO_FD);
+  if (rc < 0)
+    return fail(k, PCO_KEEPER_STAGE_WORDS, -rc, "pipe");
+  rc = start_launcher(k);
+  if (rc != 0)
+    return rc;
+  close_launchers(last_fd);
+  k->report.pid = k->launcher_pid;
+  send_report(k, PCO_KEEPER_STARTED);
+  return 0;
+}
+
+/* ---- what happens ------------------------------------------------------- */
+
+static void end_in(keeper *k, int64_t ms) {
+  int64_t at = pco_now() + ms * PCO_MS;
+  k->report.asked = !k->ended;
+  if (at < k->end_at)
+    k->end_at = at;
+}
+
+static void on_control(keeper *k) {
+  pco_keeper_order order;
+  ssize_t n = recv(k->control, &order, sizeof order, MSG_DONTWAIT);
+  if (n == sizeof order && order.type == PCO_KEEPER_END) {
+    end_in(k, order.grace_ms);
+  } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
+    close(k->control);
+    k->control = -1;
+    end_in(k, 0);
+  }
+}
+
+/* Keeps the last bytes. */
+static void on_errors(keeper *k) {
+  char *text = k->report.text;
+  char buf[256];
+  ssize_t n = read(k->errors, buf, sizeof buf);
+  if (n <= 0) {
+    if (n == 0 || errno != EAGAIN) {
+      close(k->errors);
+      k->errors = -1;
+    }
+    return;
+  }
+  size_t len = strlen(text), size = sizeof k->report.text;
+  size_t over = len + (size_t)n >= size ? len + (size_t)n - size + 1 : 0;
+  memmove(text, text + over, len - over);
+  len -= over;
+  for (ssize_t i = 0; i < n; i++)
+    text[len++] = buf[i] ? buf[i] : '?';
+  text[len] = 0;
+}
+
+/* bubblewrap says { "child-pid": N, ... } before that process goes on. */
+static void find_first(keeper *k) {
+  const char *at = strstr(k->info_text, "\"child-pid\"");
+  at = at ? strchr(at, ':') : NULL;
+  long pid = at ? strtol(at + 1, NULL, 10) : 0;
+  if (pid > 0)
+    k->first = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+}
+
+static void on_info(keeper *k) {
+  ssize_t n = read(k->info, k->info_text + k->info_len,
+                   sizeof k->info_text - 1 - k->info_len);
+  if (n > 0)
+    k->info_len += (size_t)n;
+  else if (n < 0 && errno == EAGAIN)
+    return;
+  if (n <= 0 || strchr(k->info_text, '}')) {
+    find_first(k);
+    close(k->info);
+    k->info = -1;
+  }
+}
+
+static void on_launcher(keeper *k) {
+  int status;
+  if (waitpid(k->launcher_pid, &status, WNOHANG) != k->launcher_pid)
+    return;
+  k->ended = true;
+  k->report.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  k->report.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void kill_first(const keeper *k) {
+  if (k->first >= 0)
+    syscall(SYS_pidfd_send_signal, k->first, SIGKILL, NULL, 0);
+}
+
+/* The launcher ends after the first process; should it not, or should nobody
+ * know who that is, its own death ends both. */
+static void kill_next(keeper *k) {
+  if (k->killed || k->first < 0)
+    kill(k->launcher_pid, SIGKILL);
+  kill_first(k);
+  k->killed = true;
+  k->end_at = pco_now() + KILL_TIME;
+}
+
+/* ---- the loop ----------------------------------------------------------- */
+
+/* In a poll a negative descriptor is skipped. */
+static void turn(keeper *k) {
+  struct pollfd p[] = {{.fd = k->control, .events = POLLIN},
+                       {.fd = k->errors, .events = POLLIN},
+                       {.fd = k->info, .events = POLLIN},
+                       {.fd = k->launcher, .events = POLLIN}};
+  struct timespec t = {0, 0};
+  if (k->end_at != PCO_NEVER)
+    t = pco_until(k->end_at);
+  if (ppoll(p, 4, k->end_at == PCO_NEVER ? NULL : &t, NULL) < 0)
+    return;
+  if (p[2].revents)
+    on_info(k);
+  if (p[1].revents)
+    on_errors(k);
+  if (p[0].revents)
+    on_control(k);
+  if (p[3].revents)
+    on_launcher(k);
+  if (k->end_at != PCO_NEVER && pco_now() >= k->end_at)
+    kill_next(k);
+}
+
+/* Waits for whatever was reparented to here, the first process if the launcher
+ * died before it.  False if something does not die. */
+static bool reap_rest(void) {
+  int64_t until = pco_now() + KILL_TIME;
+  struct timespec pause = {0, PCO_MS};
+  for (;;) {
+    pid_t pid = waitpid(-1, NULL, WNOHANG);
+    if (pid < 0)
+      return errno == ECHILD;
+    if (pid == 0 && pco_now() > until)
+      return false;
+    if (pid == 0)
+      nanosleep(&pause, NULL);
+  }
+}
+
+static void finish(keeper *k) {
+  if (k->info >= 0)
+    on_info(k);
+  kill_first(k);
+  if (!reap_rest())
+    k->report.error = EBUSY;
+  while (k->errors >= 0) {
+    struct pollfd p = {.fd = k->errors, .events = POLLIN};
+    if (poll(&p, 1, 0) <= 0)
+      break;
+    on_errors(k);
+  }
+  send_report(k, PCO_KEEPER_ENDED);
+}
+
+/* The number of the last descriptor that the plugin gave. */
+static int last_fd(void) {
+  int fd = PCO_KEEPER_FIRST_FD;
+  while (fcntl(fd, F_GETFD) >= 0)
+    fd++;
+  return fd - 1;
+}
+
+int pco_keeper_main(void) {
+  static keeper k = {.errors = -1, .info = -1, .first = -1, .launcher = -1};
+  k.control = PCO_KEEPER_CONTROL_FD;
+  k.end_at = PCO_NEVER;
+  k.ids.lock = -1;
+  int last = last_fd();
+  fcntl(PCO_KEEPER_CONTROL_FD, F_SETFD, FD_CLOEXEC);
+  fcntl(PCO_KEEPER_WORDS_FD, F_SETFD, FD_CLOEXEC);
+  pco_harden_signals();
+  prctl(PR_SET_NAME, "portico-keeper");
+  prctl(PR_SET_DUMPABLE, 0);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  int rc = start(&k, last);
+  if (rc != 0)
+    return rc;
+  while (!k.ended)
+    turn(&k);
+  finish(&k);
+  return 0;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See keeper_stage.h.
+ */
+#include "keeper_stage.h"
+
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct stage {
+  pco_keeper_words *words;
+  const pco_keeper_ids *ids;
+  int sync;
+  bool root;    /* of the host: two ids, mounts before the user namespace */
+  bool outside; /* ids are still the host's */
+} stage;
+
+/* ---- talking to the keeper ---------------------------------------------- */
+
+static _Noreturn void give_up(const stage *s, int where, int error,
+                              const char *text) {
+  pco_stage_report r = {.stage = where, .error = error};
+  snprintf(r.text, sizeof r.text, "%s", text);
+  send(s->sync, &r, sizeof r, MSG_NOSIGNAL);
+  _exit(1);
+}
+
+static void wait_for_maps(const stage *s) {
+  pco_stage_report r = {.stage = -1};
+  char done;
+  if (send(s->sync, &r, sizeof r, MSG_NOSIGNAL) < 0 ||
+      recv(s->sync, &done, 1, 0) != 1)
+    _exit(1); /* the keeper knows, or is gone */
+}
+
+/* ---- namespaces --------------------------------------------------------- */
+
+static void make_namespaces(const stage *s, int which) {
+  if (unshare(which) != 0)
+    give_up(s, PCO_KEEPER_STAGE_NAMESPACE, errno, "unshare");
+}
+
+/* Nothing that is mounted here may be seen by the host. */
+static void make_private(const stage *s) {
+  if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+    give_up(s, PCO_KEEPER_STAGE_NAMESPACE, errno, "mount / private");
+}
+
+/* Becomes id 0 of the new user namespace. */
+static void become_agent(stage *s) {
+  if ((s->words->two_ids && setgroups(0, NULL) != 0) ||
+      setresgid(0, 0, 0) != 0 || setresuid(0, 0, 0) != 0)
+    give_up(s, PCO_KEEPER_STAGE_IDS, errno, "setresuid");
+  s->outside = false;
+}
+
+static void map_ids(stage *s, uid_t uid, gid_t gid) {
+  if (s->words->two_ids) {
+    wait_for_maps(s);
+    return;
+  }
+  int rc = pco_keeper_ids_map_self(uid, gid);
+  if (rc < 0)
+    give_up(s, PCO_KEEPER_STAGE_IDS, -rc, "uid_map");
+}
+
+/* ---- the tmpfs ---------------------------------------------------------- */
+
+static uid_t owner_id(const stage *s, uint32_t inside, uint32_t base) {
+  if (!s->words->two_ids)
+    return PCO_KEEPER_AGENT_ID;
+  if (!s->outside)
+    return inside;
+  return inside == PCO_KEEPER_AGENT_ID ? base : base + 1;
+}
+
+static void mount_tmpfs(const stage *s) {
+  char options[128];
+  unsigned agent = PCO_KEEPER_AGENT_ID;
+  snprintf(options, sizeof options,
+           "mode=0755,uid=%u,gid=%u,size=%llu,nr_inodes=%llu",
+           owner_id(s, agent, s->ids->uid), owner_id(s, agent, s->ids->gid),
+           (unsigned long long)s->words->tmpfs_bytes,
+           (unsigned long long)s->words->tmpfs_inodes);
+  if (mount("portico", PCO_KEEPER_STAGE, "tmpfs", MS_NOSUID | MS_NODEV,
+            options) != 0)
+    give_up(s, PCO_KEEPER_STAGE_TMPFS, errno, PCO_KEEPER_STAGE);
+}
+
+static void make_dirs(const stage *s) {
+  for (size_t i = 0; i < s->words->n_dirs; i++) {
+    const pco_keeper_dir *d = &s->words->dirs[i];
+    char path[512];
+    snprintf(path, sizeof path, PCO_KEEPER_STAGE "/%s", d->name);
+    uid_t uid = owner_id(s, d->owner, s->ids->uid);
+    gid_t gid = owner_id(s, d->owner, s->ids->gid);
+    /* The mode after the owner: a change of that takes set-id bits. */
+    if (mkdir(path, 0700) != 0 || chown(path, uid, gid) != 0 ||
+        chmod(path, d->mode) != 0)
+      give_up(s, PCO_KEEPER_STAGE_TMPFS, errno, path);
+  }
+}
+
+/* ---- what of the host is bound ------------------------------------------ */
+
+static void open_sources(const stage *s) {
+  for (size_t i = 0; i < s->words->n_binds; i++) {
+    pco_keeper_bind *b = &s->words->binds[i];
+    struct stat st;
+    b->fd = open(b->source, O_PATH | O_CLOEXEC);
+    if (b->fd < 0 || fstat(b->fd, &st) != 0)
+      give_up(s, PCO_KEEPER_STAGE_SOURCE, errno, b->source);
+    b->is_dir = S_ISDIR(st.st_mode);
+  }
+}
+
+static int make_target(const pco_keeper_bind *b, const char *path) {
+  if (b->is_dir)
+    return mkdir(path, 0755);
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  return fd < 0 ? -1 : close(fd);
+}
+
+static void bind_sources(const stage *s) {
+  for (size_t i = 0; i < s->words->n_binds; i++) {
+    const pco_keeper_bind *b = &s->words->binds[i];
+    char path[512], source[64];
+    snprintf(path, sizeof path, PCO_KEEPER_STAGE "/%s", b->name);
+    snprintf(source, sizeof source, "/proc/self/fd/%d", b->fd);
+    if (make_target(b, path) != 0)
+      give_up(s, PCO_KEEPER_STAGE_TMPFS, errno, path);
+    /* Recursively: an ordinary user may not uncover what lies below a mount. */
+    if (mount(source, path, NULL, MS_BIND | MS_REC, NULL) != 0)
+      give_up(s, PCO_KEEPER_STAGE_SOURCE, errno, b->source);
+    close(b->fd);
+  }
+}
+
+static void fill(const stage *s) {
+  mount_tmpfs(s);
+  make_dirs(s);
+  bind_sources(s);
+}
+
+/* ---- the order of things ------------------------------------------------ */
+
+static void prepare_as_root(stage *s) {
+  make_namespaces(s, CLONE_NEWNS);
+  make_private(s);
+  open_sources(s);
+  fill(s);
+  make_namespaces(s, CLONE_NEWUSER);
+  map_ids(s, 0, 0);
+  become_agent(s);
+}
+
+static void prepare_as_user(stage *s) {
+  uid_t uid = geteuid();
+  gid_t gid = getegid();
+  make_namespaces(s, CLONE_NEWUSER | CLONE_NEWNS);
+  make_private(s);
+  open_sources(s);
+  map_ids(s, uid, gid);
+  become_agent(s);
+  fill(s);
+}
+
+_Noreturn void pco_stage_main(pco_keeper_words *w, const pco_keeper_ids *ids,
+                              int sync, pid_t keeper) {
+  stage s = {.words = w, .ids = ids, .sync = sync, .outside = true};
+  s.root = geteuid() == 0;
+  umask(0);
+  /* newuidmap looks at who owns /proc/PID of its target. */
+  prctl(PR_SET_DUMPABLE, 1);
+  if (s.root)
+    prepare_as_root(&s);
+  else
+    prepare_as_user(&s);
+  /* After the change of ids, which takes it back.  The keeper has one thread,
+   * so its death is the only thing that this can mean. */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != keeper)
+    _exit(1);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  umask(022);
+  execv(w->launcher[0], w->launcher);
+  give_up(&s, PCO_KEEPER_STAGE_EXEC, errno, w->launcher[0]);
+}
