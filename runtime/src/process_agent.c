@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fields.h"
@@ -147,26 +148,29 @@ static void close_ends(ends *e) {
   }
 }
 
-/* Makes the pipe of descriptor `i` (0: the child reads, else it writes). */
-static int make_pipe(ends *e, int i) {
+/* Makes the pipe of descriptor `i` (0: the child reads, else it writes).  A
+ * command of another id must be allowed to open its /dev/stdout again; nobody
+ * comes to a pipe but by a descriptor of it. */
+static int make_pipe(ends *e, int i, bool foreign) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) < 0)
     return -errno;
   e->child[i] = fds[i == 0 ? 0 : 1];
   e->ours[i] = fds[i == 0 ? 1 : 0];
-  if (fcntl(e->ours[i], F_SETFL, O_NONBLOCK) < 0)
+  if (fcntl(e->ours[i], F_SETFL, O_NONBLOCK) < 0 ||
+      (foreign && fchmod(e->ours[i], 0666) < 0))
     return -errno;
   return 0;
 }
 
-static int make_pipes(ends *e, const pco__spawn_opts *opts) {
+static int make_pipes(ends *e, const pco__spawn_opts *opts, bool foreign) {
   for (int i = 0; i < 3; i++)
     e->child[i] = e->ours[i] = -1;
-  int rc = opts->has_stdin ? make_pipe(e, 0) : 0;
+  int rc = opts->has_stdin ? make_pipe(e, 0, foreign) : 0;
   if (rc == 0 && opts->out == PCO__PIPE)
-    rc = make_pipe(e, 1);
+    rc = make_pipe(e, 1, foreign);
   if (rc == 0 && opts->err == PCO__PIPE)
-    rc = make_pipe(e, 2);
+    rc = make_pipe(e, 2, foreign);
   if (rc < 0)
     close_ends(e);
   return rc;
@@ -231,7 +235,7 @@ static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
   a->in_fd = -1;
   a->process = p;
   pco__list_init(&a->spawn.node);
-  int rc = make_pipes(&e, opts);
+  int rc = make_pipes(&e, opts, p->sandbox->foreign);
   if (rc < 0) {
     fail(p, rc, "making the command's pipes");
     return;

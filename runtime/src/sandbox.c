@@ -30,6 +30,8 @@ struct pco__sandbox_calls {
   pco__sandbox **out;  /* creation: where the op wants it */
   pco__timer death_timer;
   pco__error *why_dead; /* of the link, until the plugin was asked */
+  pco__error *told;     /* what the plugin said then */
+  bool destroying;      /* the plugin's destroy() runs */
 };
 
 /* ---- references and fields ----------------------------------------------- */
@@ -94,6 +96,15 @@ pco__error *pco__sandbox_check(const pco__sandbox *sb) {
 
 /* ---- the end ------------------------------------------------------------- */
 
+/* Nobody waits any more for why the agent ended. */
+static void forget_death(pco__sandbox *sb) {
+  struct pco__sandbox_calls *c = sb->calls;
+  pco__timer_stop(sb->loop, &c->death_timer);
+  pco__error_free(c->why_dead);
+  pco__error_free(c->told);
+  c->why_dead = c->told = NULL;
+}
+
 /* Tells everybody who waits for something in this sandbox. */
 static void tell_processes(pco__sandbox *sb, const pco__error *err) {
   /* Those with a handle stay in the list, the others leave it: all move to a
@@ -146,8 +157,13 @@ static void on_destroyed(pco_op *op, pco__error *err) {
       PCO_CONTAINER(op, struct pco__sandbox_calls, destroy);
   pco__sandbox *sb = c->sandbox;
   pco__backend *b = sb->backend;
-  sb->state = PCO__SANDBOX_CLOSED;
+  c->destroying = false;
   sb->plugin = NULL;
+  if (sb->state == PCO__SANDBOX_DEAD) { /* close() is still to come */
+    pco__error_free(err);
+    return;
+  }
+  sb->state = PCO__SANDBOX_CLOSED;
   if (sb->create_op) {
     /* The failure comes first; what went wrong while undoing it is a note. */
     pco__error *failure = c->failure;
@@ -169,6 +185,9 @@ static void on_destroyed(pco_op *op, pco__error *err) {
 
 static void destroy(pco__sandbox *sb) {
   pco_op *op = &sb->calls->destroy;
+  if (sb->calls->destroying)
+    return;
+  sb->calls->destroying = true;
   pco__plugin_op_init(op, sb->backend, NULL, on_destroyed);
   if (sb->plugin)
     pco__plugin_op_submitted(op,
@@ -208,9 +227,7 @@ void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
   if (sb->state == PCO__SANDBOX_CLOSING)
     return;
   sb->state = PCO__SANDBOX_CLOSING;
-  pco__timer_stop(sb->loop, &sb->calls->death_timer);
-  pco__error_free(sb->calls->why_dead);
-  sb->calls->why_dead = NULL;
+  forget_death(sb);
   pco__error *err = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
                                    "the sandbox was closed meanwhile");
   cancel_ops(sb);
@@ -223,6 +240,9 @@ void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
 
 /* ---- an agent that ended by itself --------------------------------------- */
 
+/* What is left of the sandbox ends now, whatever its agent thinks: it may hang,
+ * or lie.  What goes wrong in that is told by nobody; close() has no plugin's
+ * sandbox any more. */
 static void die(pco__sandbox *sb, pco__error *cause) {
   if (sb->state != PCO__SANDBOX_RUNNING) {
     pco__error_free(cause);
@@ -239,30 +259,33 @@ static void die(pco__sandbox *sb, pco__error *cause) {
       cause);
   tell_processes(sb, sb->death);
   close_link(sb, pco__error_copy(sb->death));
+  destroy(sb);
 }
 
 static void take_death(pco_op *op, const void *result) {
   struct pco__sandbox_calls *c =
       PCO_CONTAINER(op, struct pco__sandbox_calls, death);
   const pco_error *e = (const pco_error *)result;
-  if (e && e->code < 0 && !c->failure)
-    c->failure = pco__error_from_abi(e, PCO_EBACKEND);
+  if (e && e->code < 0 && !c->told)
+    c->told = pco__error_from_abi(e, PCO_EBACKEND);
 }
+
+static void fail_create(pco__sandbox *sb, pco__error *err);
 
 /* The sandbox dies of what its plugin knows, or else of what the link saw. */
 static void die_of(pco__sandbox *sb) {
   struct pco__sandbox_calls *c = sb->calls;
-  pco__error *cause = c->why_dead;
-  c->why_dead = NULL;
-  pco__timer_stop(sb->loop, &c->death_timer);
-  if (c->failure && cause->code != PCO_EPROTO) {
-    pco__error_free(cause);
-    cause = c->failure;
-  } else {
-    pco__error_free(c->failure);
-  }
-  c->failure = NULL;
-  die(sb, cause);
+  bool knows = c->told && c->why_dead->code != PCO_EPROTO;
+  pco__error *cause = knows ? c->told : c->why_dead;
+  if (knows)
+    c->told = NULL;
+  else
+    c->why_dead = NULL;
+  forget_death(sb);
+  if (sb->state == PCO__SANDBOX_CREATING)
+    fail_create(sb, cause);
+  else
+    die(sb, cause);
 }
 
 static void on_death_known(pco_op *op, pco__error *err) {
@@ -271,8 +294,7 @@ static void on_death_known(pco_op *op, pco__error *err) {
   pco__error_free(err);
   if (sb->calls->why_dead)
     die_of(sb);
-  pco__error_free(sb->calls->failure); /* it came too late */
-  sb->calls->failure = NULL;
+  forget_death(sb); /* it came too late */
   pco__sandbox_unref(sb);
 }
 
@@ -281,14 +303,9 @@ static void on_death_unknown(pco__timer *timer) {
   die_of(PCO_CONTAINER(timer, struct pco__sandbox_calls, death_timer)->sandbox);
 }
 
-static void fail_create(pco__sandbox *sb, pco__error *err);
-
+/* Also while it is being created: the launcher says what is missing here. */
 static void on_link_dead(pco__link *link, const pco__error *err) {
   pco__sandbox *sb = pco__link_owner(link);
-  if (sb->state == PCO__SANDBOX_CREATING) {
-    fail_create(sb, pco__error_copy(err));
-    return;
-  }
   struct pco__sandbox_calls *c = sb->calls;
   c->why_dead = pco__error_copy(err);
   c->death_timer.fn = on_death_unknown;
@@ -313,6 +330,7 @@ static void fail_create(pco__sandbox *sb, pco__error *err) {
     return;
   }
   c->failure = err;
+  forget_death(sb);
   sb->state = PCO__SANDBOX_CLOSING;
   close_link(sb, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
   destroy(sb);
@@ -324,6 +342,7 @@ static int on_hello(pco__link_request *r, const pco_wire_header *h,
       PCO_CONTAINER(r, struct pco__sandbox_calls, hello)->sandbox;
   uint64_t version;
   uint64_t pid = 0;
+  uint64_t uid = 0;
   if (sb->state != PCO__SANDBOX_CREATING)
     return 0;
   if (h->type != PCO_WIRE_REPLY ||
@@ -331,9 +350,11 @@ static int on_hello(pco__link_request *r, const pco_wire_header *h,
           1 ||
       version != PCO_WIRE_VERSION ||
       pco__field_number(h, payload, PCO_TAG_PID, 1u << 30, &pid) != 1 ||
-      pid == 0)
+      pid == 0 ||
+      pco__field_number(h, payload, PCO_TAG_UID, UINT32_MAX, &uid) < 0)
     return -EPROTO;
   sb->pid = (int64_t)pid;
+  sb->foreign = uid != geteuid();
   sb->state = PCO__SANDBOX_RUNNING;
   complete_create(sb, NULL);
   return 0;

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_FDS 16
+#define MAX_FDS 32
 
 /* Copies the wanted descriptors to numbers above every target, so that no dup2
  * overwrites a source that is still needed.  Fills at[]; -errno on failure,
