@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bwrap backend: its entry, backends, the ends of sandboxes; see bwrap.h.
+ */
+#include "bwrap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What runs has this long after the host has asked its agent to end. */
+#define GRACE_MS 1000
+
+plugin_table bwrap_table = PLUGIN_TABLE_INIT;
+
+/* ---- the end of a sandbox ----------------------------------------------- */
+
+static void answer_end(pco_sandbox *s) {
+  const pco_host *host = s->backend->host;
+  if (s->creating && s->failed == UV_ECANCELED)
+    pco_fail(host, s->creating, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
+  else if (s->creating)
+    pco_fail(host, s->creating, s->failed, PCO_SOURCE_PLUGIN, "%s", s->why);
+  const char *left = "processes of the sandbox do not die from SIGKILL (they "
+                     "hang in the kernel)";
+  bool failed = s->keeper.hangs || s->keeper.last.error;
+  if (s->ending && failed)
+    pco_fail(host, s->ending, PCO_EBACKEND, PCO_SOURCE_PLUGIN, "%s", left);
+  else if (s->ending)
+    host->complete(host, s->ending, NULL);
+  else if (failed && !s->creating)
+    host->log(host, 1, left);
+}
+
+static void on_sandbox_ended(bwrap_keeper *k) {
+  pco_sandbox *s = BWRAP_CONTAINER(k, pco_sandbox, keeper);
+  pco_backend *b = s->backend;
+  answer_end(s);
+  bwrap_sandbox_free(s);
+  b->work--;
+  bwrap_settle(b);
+}
+
+void bwrap_sandbox_end(pco_sandbox *s, uint32_t grace_ms) {
+  pco_backend *b = s->backend;
+  const pco_host *host = b->host;
+  plugin_table_remove(&bwrap_table, &s->entry);
+  pco_sandbox **at = &b->sandboxes;
+  while (*at != s)
+    at = &(*at)->next;
+  *at = s->next;
+  if (s->creating)
+    host->set_cancel(host, s->creating, NULL, NULL);
+  if (s->inquest) {
+    pco_error nothing = pco_error_init();
+    host->complete(host, s->inquest, &nothing);
+  }
+  s->inquest = NULL;
+  b->work++;
+  bwrap_keeper_end(&s->keeper, grace_ms, on_sandbox_ended);
+}
+
+static int bwrap_destroy(pco_sandbox *s, pco_op *op) {
+  s->ending = op;
+  bwrap_sandbox_end(s, GRACE_MS);
+  return 0;
+}
+
+/* ---- why a sandbox died ------------------------------------------------- */
+
+static void cancel_inquest(void *arg) {
+  pco_sandbox *s = arg;
+  pco_op *op = s->inquest;
+  s->inquest = NULL;
+  pco_fail(s->backend->host, op, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
+}
+
+/* The stream of an agent ends a moment before the keeper says how. */
+static int bwrap_cause_of_death(pco_sandbox *s, pco_op *op) {
+  const pco_host *host = s->backend->host;
+  char room[PCO_MESSAGE_MAX];
+  pco_error err = pco_error_in(room, sizeof room);
+  if (s->keeper.over || s->inquest) {
+    if (s->keeper.over)
+      bwrap_explain(&s->keeper, &err);
+    host->complete(host, op, &err);
+    return 0;
+  }
+  s->inquest = op;
+  host->set_cancel(host, op, cancel_inquest, s);
+  return 0;
+}
+
+/* ---- by id, from any loop ----------------------------------------------- */
+
+typedef struct id_end {
+  plugin_wait wait;
+  pco_backend *backend;
+  pco_op *op;
+  int pidfd;
+  bool killed;
+} id_end;
+
+static void on_id_ended(plugin_wait *w, bool ended) {
+  id_end *e = BWRAP_CONTAINER(w, id_end, wait);
+  pco_backend *b = e->backend;
+  if (!ended && !e->killed) {
+    e->killed = true;
+    plugin_kill(e->pidfd, SIGKILL);
+    plugin_wait_start(&e->wait, b->host->loop, e->pidfd, 5000, on_id_ended);
+    return;
+  }
+  if (ended)
+    b->host->complete(b->host, e->op, NULL);
+  else
+    pco_fail(b->host, e->op, PCO_EBACKEND, PCO_SOURCE_PLUGIN,
+             "the sandbox's keeper does not die from SIGKILL");
+  close(e->pidfd);
+  free(e);
+  b->work--;
+  bwrap_settle(b);
+}
+
+/* Orders the end of a sandbox of any instance: 1 and a pidfd of its keeper, 0
+ * if there is none of that id, or a negative code.  Its owner finds it dead. */
+static int order_end(const char *id, int *pidfd) {
+  int rc = 0;
+  plugin_entry *e = plugin_table_lock_find(&bwrap_table, id);
+  if (e && e->pidfd < 0) {
+    rc = UV_EBUSY;
+  } else if (e) {
+    *pidfd = fcntl(e->pidfd, F_DUPFD_CLOEXEC, 3);
+    rc = *pidfd < 0 ? -errno : 1;
+    e->doomed = rc > 0;
+    if (rc > 0)
+      bwrap_keeper_order_end(((pco_sandbox *)e)->keeper.control, 0);
+  }
+  plugin_table_unlock(&bwrap_table);
+  return rc;
+}
+
+static int bwrap_destroy_id(pco_backend *b, const char *id, pco_op *op) {
+  id_end *e = calloc(1, sizeof *e);
+  int rc = e ? order_end(id, &e->pidfd) : UV_ENOMEM;
+  if (rc > 0) {
+    e->backend = b;
+    e->op = op;
+    b->work++;
+    plugin_wait_start(&e->wait, b->host->loop, e->pidfd, 20000, on_id_ended);
+    return 0;
+  }
+  free(e);
+  if (rc == 0)
+    b->host->complete(b->host, op, NULL);
+  else
+    pco_fail(b->host, op, rc, PCO_SOURCE_PLUGIN,
+             "cannot end the sandbox %s: %s", id,
+             rc == UV_EBUSY ? "it is being made" : uv_strerror(rc));
+  return 0;
+}
+
+static int bwrap_list(pco_backend *b, pco_op *op) {
+  plugin_table_list(&bwrap_table, b->host, op);
+  return 0;
+}
+
+/* ---- backends ----------------------------------------------------------- */
+
+static int check_path(const char *key, const char *value, pco_error *err) {
+  if (!value || *value == '/')
+    return 0;
+  return pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
+                       "%s '%.200s' is not an absolute path", key, value);
+}
+
+static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
+  static const char *const known[] = {"bwrap", "cache",    "cgroup",
+                                      "uids",  "id_range", NULL};
+  static const char *const paths[] = {"bwrap", "cache", NULL};
+  int rc = pco_settings_check(settings, n, known, err);
+  for (size_t i = 0; rc == 0 && paths[i]; i++)
+    rc = check_path(paths[i], pco_setting_get(settings, n, paths[i]), err);
+  const char *cgroup = pco_setting_get(settings, n, "cgroup");
+  if (rc == 0 && cgroup && !pco_streq(cgroup, "auto") &&
+      !pco_streq(cgroup, "none"))
+    rc = check_path("cgroup", cgroup, err);
+  const char *uids = pco_setting_get(settings, n, "uids");
+  if (rc == 0 && uids && !pco_streq(uids, "auto") && !pco_streq(uids, "one") &&
+      !pco_streq(uids, "two"))
+    rc = pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
+                       "uids '%.64s' is not 'auto', 'one' or 'two'", uids);
+  return rc;
+}
+
+static int check_host(const pco_host *host, pco_error *err) {
+  if (host->loop && host->get_extension(host, PCO_HOST_SPAWN_ID) &&
+      host->get_extension(host, PCO_HOST_AGENT_ID))
+    return 0;
+  return pco_error_set(err, PCO_EUNAVAILABLE, PCO_SOURCE_PLUGIN,
+                       "bwrap needs a host with a loop, " PCO_HOST_SPAWN_ID
+                       " and " PCO_HOST_AGENT_ID);
+}
+
+static void backend_free(pco_backend *b) {
+  free(b->program);
+  free(b->cgroup);
+  free(b->cache);
+  free(b->id_range);
+  free(b);
+}
+
+/* Copies a setting; false without memory. */
+static bool copy(char **to, const pco_pair *settings, size_t n, const char *key,
+                 const char *otherwise) {
+  const char *value = pco_setting_get(settings, n, key);
+  if (!value)
+    value = otherwise;
+  *to = value ? strdup(value) : NULL;
+  return !value || *to;
+}
+
+static pco_backend *backend_create(const pco_pair *settings, size_t n) {
+  pco_backend *b = calloc(1, sizeof *b);
+  if (!b)
+    return NULL;
+  const char *uids = pco_setting_get(settings, n, "uids");
+  b->uids = pco_streq(uids, "one")   ? BWRAP_UIDS_ONE
+            : pco_streq(uids, "two") ? BWRAP_UIDS_TWO
+                                     : BWRAP_UIDS_AUTO;
+  if (copy(&b->program, settings, n, "bwrap", NULL) &&
+      copy(&b->cgroup, settings, n, "cgroup", "auto") &&
+      copy(&b->cache, settings, n, "cache", NULL) &&
+      copy(&b->id_range, settings, n, "id_range", NULL))
+    return b;
+  backend_free(b);
+  return NULL;
+}
+
+static int bwrap_open(const pco_host *host, const pco_pair *settings, size_t n,
+                      pco_backend **out, pco_error *err) {
+  *out = NULL;
+  int rc = check_settings(settings, n, err);
+  if (rc == 0)
+    rc = check_host(host, err);
+  if (rc < 0)
+    return rc;
+  pco_backend *b = backend_create(settings, n);
+  if (!b)
+    return pco_error_set(err, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
+  b->host = host;
+  b->spawner = host->get_extension(host, PCO_HOST_SPAWN_ID);
+  b->agents = host->get_extension(host, PCO_HOST_AGENT_ID);
+  *out = b;
+  return 0;
+}
+
+void bwrap_settle(pco_backend *b) {
+  if (!b->closing || b->work)
+    return;
+  const pco_host *host = b->host;
+  pco_op *op = b->closing;
+  backend_free(b);
+  host->complete(host, op, NULL);
+}
+
+static int bwrap_close(pco_backend *b, pco_op *op) {
+  while (b->sandboxes) {
+    pco_sandbox *s = b->sandboxes;
+    if (s->creating)
+      s->failed = UV_ECANCELED;
+    bwrap_sandbox_end(s, 0);
+  }
+  b->closing = op;
+  bwrap_settle(b);
+  return 0;
+}
+
+static const void *bwrap_get_extension(pco_backend *b, const char *id) {
+  (void)b;
+  (void)id;
+  return NULL;
+}
+
+/* ---- the entry ---------------------------------------------------------- */
+
+static const pco_backend_api api = {
+    .struct_size = sizeof api,
+    .open = bwrap_open,
+    .close = bwrap_close,
+    .probe = bwrap_probe,
+    .get_extension = bwrap_get_extension,
+    .create = bwrap_create,
+    .list = bwrap_list,
+    .destroy = bwrap_destroy,
+    .destroy_id = bwrap_destroy_id,
+    .cause_of_death = bwrap_cause_of_death,
+};
+
+#ifdef PCO_BWRAP_WEAK
+#  define ID      "weak"
+#  define SUMMARY "bwrap with a setting that takes protections away, for tests"
+#else
+#  define ID      "bwrap"
+#  define SUMMARY "isolated by bubblewrap: untrusted code cannot leave it"
+#endif
+
+static const pco_backend_info info = {
+    .struct_size = sizeof info,
+    .id = ID,
+    .summary = SUMMARY,
+    .version = "0",
+    .license = "MIT",
+    .api = &api,
+};
+
+static const pco_backend_info *const backends[] = {&info, NULL};
+
+static const void *uv_identity(void) {
+  return uv_version_string();
+}
+
+PCO_EXPORT const pco_plugin_entry pco_plugin_entry_v0 = {
+    .struct_size = sizeof pco_plugin_entry_v0,
+    .abi_major = PCO_ABI_MAJOR,
+    .abi_minor = PCO_ABI_MINOR,
+    .backends = backends,
+    .uv_identity = uv_identity,
+};

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bwrap backend: sandboxes that untrusted code cannot leave, made by
+ * bubblewrap.  README.md says what is promised.
+ *
+ *   bwrap.c    the entry, backends, the ends of sandboxes, list and destroy_id
+ *   options.c  what create() is asked for, checked: a bwrap_plan
+ *   ids.c      which ids of the host sandboxes may have
+ *   profile.c  from a plan to the words of the keeper and of bubblewrap
+ *   filter.c   the system calls
+ *   image.c    root directories out of tar files
+ *   create.c   the beginning of a sandbox
+ *   keeper.c   the process outside that a sandbox lives and dies with
+ *   failure.c  why it did not work, and what to do about it
+ *   probe.c    what works on this machine
+ *
+ * Everything of a backend is touched on its loop only.  What instances share is
+ * the table of sandboxes (common/table.h) and the filters, under locks.
+ */
+#ifndef BWRAP_BWRAP_H
+#define BWRAP_BWRAP_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <uv.h>
+
+#include "../common/environment.h"
+#include "../common/table.h"
+#include "keeper.h"
+#include "portico/plugin.h"
+#include "portico/plugin_util.h"
+#include "words.h"
+
+#define BWRAP_MAX_FDS       16
+#define BWRAP_IMAGE_FD      (PCO_KEEPER_FIRST_FD + 1) /* the agent's program */
+#define BWRAP_AGENT_PROGRAM "/proc/self/fd/8"
+_Static_assert(BWRAP_IMAGE_FD == 8, "it is a part of that name");
+
+#define BWRAP_WORKSPACE "/workspace"
+#define BWRAP_HOME      "/home/sandbox"
+#define BWRAP_USER      "sandbox"
+
+/* Without a `disk` limit a sandbox may write this much, in bytes. */
+#define BWRAP_DISK (UINT64_C(1) << 30)
+
+#define BWRAP_CONTAINER(ptr, type, member)                                     \
+  ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+typedef enum bwrap_uids {
+  BWRAP_UIDS_AUTO, /* two as root, else one */
+  BWRAP_UIDS_ONE,
+  BWRAP_UIDS_TWO
+} bwrap_uids;
+
+struct pco_backend {
+  const pco_host *host;
+  const pco_host_spawn_api *spawner;
+  const pco_host_agent_api *agents;
+  char *program;  /* of bubblewrap, absolute; NULL: to be searched for */
+  char *cgroup;   /* where cgroups are made, or "auto" */
+  char *cache;    /* of images; NULL: the default */
+  char *id_range; /* "FIRST:COUNT", or NULL */
+  bwrap_uids uids;
+  pco_sandbox *sandboxes; /* by ->next */
+  unsigned work;          /* ends and other processes that run */
+  pco_op *closing;        /* the op of close(), or NULL */
+};
+
+struct pco_sandbox {
+  plugin_entry entry; /* first; its process is the keeper */
+  pco_sandbox *next;  /* of the same backend */
+  pco_backend *backend;
+  bwrap_keeper keeper;
+  uint32_t wants;   /* PCO_WANTS_* of limits */
+  uint32_t flags;   /* PCO_CREATE_* */
+  char *cwd;        /* inside */
+  int agent_fd;     /* the host's end, until it is handed over; or -1 */
+  bool alive;       /* create() has succeeded */
+  pco_op *creating; /* or NULL */
+  pco_op *inquest;  /* a cause_of_death() that waits, or NULL */
+  pco_op *ending;   /* destroy(), or NULL */
+  int failed;       /* why create() failed, told once everything has ended */
+  char why[PCO_MESSAGE_MAX];
+};
+
+/* ---- options.c ---- */
+
+typedef struct bwrap_mount {
+  char *source; /* without links */
+  char *target;
+  bool read_only;
+} bwrap_mount;
+
+/* What a sandbox is to be.  It owns what it points to but the backend's. */
+typedef struct bwrap_plan {
+  const char *program; /* the backend's */
+  bool two_ids;
+  uint32_t first_uid, first_gid, n_ids;
+  const char *const *command; /* the first process, static; NULL: an agent */
+  char *image; /* a root directory, or NULL for this machine's system */
+  bwrap_mount *mounts;
+  size_t n_mounts;
+  char *cwd; /* inside */
+  bool host_network;
+  uint64_t disk, inodes;
+  pco_limits limits; /* zero: none */
+  plugin_environment env;
+  char *weaken; /* builds for tests only; else NULL */
+} bwrap_plan;
+
+/* Fills p from what create() was asked for.  0, or a negative code and *err. */
+int bwrap_plan_init(bwrap_plan *p, pco_backend *b, const pco_create_opts *o,
+                    pco_error *err);
+/* The same for a sandbox of the backend's own that runs one command with what
+ * every sandbox has. */
+int bwrap_plan_init_command(bwrap_plan *p, pco_backend *b,
+                            const char *const *command, pco_error *err);
+void bwrap_plan_deinit(bwrap_plan *p);
+
+/* ---- ids.c ---- */
+
+/* Chooses whose ids a sandbox gets. */
+int bwrap_choose_ids(const pco_backend *b, bwrap_plan *p, pco_error *err);
+
+/* ---- profile.c ---- */
+
+/* Starts a keeper for p.  `id` names its cgroup, `agent_fd` is the stream for
+ * the agent (or -1).  0, or a negative code and *err. */
+int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
+                 const char *id, int agent_fd,
+                 void (*on_report)(bwrap_keeper *k), pco_error *err);
+
+/* ---- create.c ---- */
+
+int bwrap_create(pco_backend *b, const pco_create_opts *o, pco_op *op);
+/* Frees s; it is in no list and its keeper has ended. */
+void bwrap_sandbox_free(pco_sandbox *s);
+
+/* ---- failure.c ---- */
+
+/* Says why a keeper is over although nobody asked for that: fills err (code 0:
+ * it was asked for). */
+void bwrap_explain(const bwrap_keeper *k, pco_error *err);
+/* The end of every text that says that bwrap does not work here. */
+#define BWRAP_OTHERWISE                                                        \
+  "; backend = \"local\" works without it, but isolates nothing"
+
+/* ---- probe.c ---- */
+
+int bwrap_probe(pco_backend *b, pco_op *op);
+
+/* ---- bwrap.c ---- */
+
+extern plugin_table bwrap_table;
+
+/* To be called when backend->work has become less: a close() that waits may
+ * complete, and the backend be gone. */
+void bwrap_settle(pco_backend *b);
+/* Takes s from the lists and ends its keeper; then completes `creating` with
+ * s->failed, or `ending`, and frees s. */
+void bwrap_sandbox_end(pco_sandbox *s, uint32_t grace_ms);
+
+#endif /* BWRAP_BWRAP_H */

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See keeper.h.
+ */
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bwrap.h"
+
+/* What a keeper needs at most after the grace: see its own deadlines. */
+#define END_MS  20000
+#define KILL_MS 5000
+
+/* ---- reports ------------------------------------------------------------ */
+
+static void take_report(bwrap_keeper *k, const pco_keeper_report *r) {
+  if (r->type == PCO_KEEPER_STARTED) {
+    k->started = true;
+    k->start = *r;
+  } else {
+    k->over = true;
+    k->last = *r;
+    k->last.text[sizeof k->last.text - 1] = '\0';
+  }
+}
+
+/* Takes one: false if there is none now. */
+static bool read_report(bwrap_keeper *k) {
+  pco_keeper_report r;
+  ssize_t n = recv(k->control, &r, sizeof r, MSG_DONTWAIT);
+  if (n == sizeof r) {
+    take_report(k, &r);
+    return true;
+  }
+  if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+    k->over = true;
+  return false;
+}
+
+static void on_control(uv_poll_t *h, int status, int events) {
+  (void)events;
+  bwrap_keeper *k = h->data;
+  bool heard = read_report(k);
+  if (status < 0)
+    k->over = true;
+  if (k->over)
+    uv_poll_stop(&k->poll);
+  if (heard || k->over)
+    k->on_report(k);
+}
+
+/* ---- the start ---------------------------------------------------------- */
+
+static int spawn(bwrap_keeper *k, int control, int words, const int32_t *fds,
+                 size_t n_fds, pco_error *err) {
+  pco_backend *b = k->backend;
+  const char *argv[] = {"portico-agent", "--keep", NULL};
+  const char *env[] = {NULL};
+  int32_t all[PCO_KEEPER_FIRST_FD + BWRAP_MAX_FDS];
+  int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null_fd < 0)
+    return -errno;
+  for (int i = 0; i < PCO_KEEPER_FIRST_FD; i++)
+    all[i] = null_fd;
+  all[PCO_KEEPER_CONTROL_FD] = control;
+  all[PCO_KEEPER_WORDS_FD] = words;
+  memcpy(all + PCO_KEEPER_FIRST_FD, fds, n_fds * sizeof *fds);
+  int image = b->agents->open_image(b->host, NULL, err);
+  int rc = image < 0 ? image : 0;
+  if (rc == 0) {
+    pco_host_spawn_opts opts = pco_host_spawn_opts_init();
+    opts.exec_fd = image;
+    opts.argv = argv;
+    opts.env = env;
+    opts.cwd = "/";
+    opts.fds = all;
+    opts.n_fds = PCO_KEEPER_FIRST_FD + n_fds;
+    rc = b->spawner->spawn(b->host, &opts, &k->pidfd, err);
+    close(image);
+  }
+  close(null_fd);
+  return rc;
+}
+
+/* It has just begun, so it dies at once. */
+static void take_back(bwrap_keeper *k) {
+  siginfo_t info;
+  plugin_kill(k->pidfd, SIGKILL);
+  while (waitid(P_PIDFD, (id_t)k->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+    ;
+  close(k->pidfd);
+}
+
+int bwrap_keeper_start(bwrap_keeper *k, pco_backend *b, int words,
+                       const int32_t *fds, size_t n_fds,
+                       void (*on_report)(bwrap_keeper *k), pco_error *err) {
+  int pair[2];
+  *k = (bwrap_keeper){.backend = b, .pidfd = -1, .on_report = on_report};
+  if (n_fds > BWRAP_MAX_FDS)
+    return UV_EINVAL;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+    return -errno;
+  k->control = pair[0];
+  int rc = spawn(k, pair[1], words, fds, n_fds, err);
+  close(pair[1]);
+  if (rc == 0) {
+    k->poll.data = k;
+    rc = uv_poll_init(b->host->loop, &k->poll, k->control);
+    if (rc < 0)
+      take_back(k);
+  }
+  if (rc < 0)
+    close(k->control);
+  else
+    uv_poll_start(&k->poll, UV_READABLE, on_control);
+  return rc;
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+static void on_closed(uv_handle_t *h) {
+  bwrap_keeper *k = h->data;
+  close(k->control);
+  close(k->pidfd);
+  k->on_ended(k);
+}
+
+static void on_gone(plugin_wait *w, bool ended) {
+  bwrap_keeper *k = BWRAP_CONTAINER(w, bwrap_keeper, wait);
+  int code, signo;
+  if (!ended && !k->killing) {
+    k->killing = true;
+    plugin_kill(k->pidfd, SIGKILL);
+    plugin_wait_start(&k->wait, k->backend->host->loop, k->pidfd, KILL_MS,
+                      on_gone);
+    return;
+  }
+  k->hangs = !ended;
+  plugin_reap(k->pidfd, &code, &signo);
+  while (!k->over && read_report(k))
+    ;
+  k->over = true;
+  uv_close((uv_handle_t *)&k->poll, on_closed);
+}
+
+void bwrap_keeper_order_end(int control, uint32_t grace_ms) {
+  pco_keeper_order order = {.type = PCO_KEEPER_END, .grace_ms = grace_ms};
+  (void)send(control, &order, sizeof order, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void bwrap_keeper_end(bwrap_keeper *k, uint32_t grace_ms,
+                      void (*on_ended)(bwrap_keeper *k)) {
+  k->on_ended = on_ended;
+  uv_poll_stop(&k->poll);
+  bwrap_keeper_order_end(k->control, grace_ms);
+  plugin_wait_start(&k->wait, k->backend->host->loop, k->pidfd,
+                    grace_ms + END_MS, on_gone);
+}

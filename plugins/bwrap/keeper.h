@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plugin's side of a keeper (runtime/agent/keeper.h): starting one, hearing
+ * what it reports, and its end, which cannot fail to come.
+ *
+ * All on the backend's loop.  A keeper lives in its owner, who keeps it until
+ * bwrap_keeper_end() has called back.
+ */
+#ifndef BWRAP_KEEPER_H
+#define BWRAP_KEEPER_H
+
+#include <uv.h>
+
+#include "../../runtime/agent/keeper.h"
+#include "../common/wait.h"
+#include "portico/plugin.h"
+
+typedef struct bwrap_keeper bwrap_keeper;
+
+struct bwrap_keeper {
+  struct pco_backend *backend;
+  int pidfd;
+  int control;
+  uv_poll_t poll;
+  plugin_wait wait;
+  bool started; /* STARTED came: */
+  pco_keeper_report start;
+  bool over;              /* no report comes any more: */
+  pco_keeper_report last; /* FAILED or ENDED; type 0: it was killed */
+  bool killing;
+  bool hangs; /* it does not die */
+  void (*on_report)(bwrap_keeper *k);
+  void (*on_ended)(bwrap_keeper *k);
+};
+
+/* Starts one; `fds` are for the launcher, from PCO_KEEPER_FIRST_FD on, and stay
+ * the caller's, as `words` does.  on_report is called after STARTED and when it
+ * is over.  0, or a negative code, *err, and nothing to end. */
+int bwrap_keeper_start(bwrap_keeper *k, struct pco_backend *b, int words,
+                       const int32_t *fds, size_t n_fds,
+                       void (*on_report)(bwrap_keeper *k), pco_error *err);
+/* Ends it: what runs inside has grace_ms to end by itself.  on_report is not
+ * called any more; on_ended once, when nothing is left, or k->hangs. */
+void bwrap_keeper_end(bwrap_keeper *k, uint32_t grace_ms,
+                      void (*on_ended)(bwrap_keeper *k));
+/* Orders the end through a descriptor of the control socket.  [any] */
+void bwrap_keeper_order_end(int control, uint32_t grace_ms);
+
+#endif /* BWRAP_KEEPER_H */

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What create() is asked for, checked, as a bwrap_plan.
+ *
+ * A mount's source is resolved here, on the loop's thread, with a handful of
+ * system calls each; it is what the caller named, and the caller's machine.
+ */
+#include "bwrap.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MIN_DISK   (UINT64_C(1) << 20)
+#define MIN_MEMORY (UINT64_C(4) << 20)
+#define MIN_INODES 4096u
+#define MAX_INODES (UINT64_C(1) << 20)
+#define MAX_MOUNTS 1000u
+
+static int fail(pco_error *err, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static int fail(pco_error *err, int code, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  pco_error_vset(err, code, PCO_SOURCE_PLUGIN, fmt, args);
+  va_end(args);
+  return code;
+}
+
+/* ---- bubblewrap itself -------------------------------------------------- */
+
+/* Where distributions put it; the PATH of the host is not ours to read. */
+static const char *const programs[] = {"/usr/bin/bwrap", "/usr/local/bin/bwrap",
+                                       "/bin/bwrap", NULL};
+
+static int find_program(pco_backend *b, bwrap_plan *p, pco_error *err) {
+  p->program = b->program;
+  for (size_t i = 0; !p->program && programs[i]; i++)
+    if (access(programs[i], X_OK) == 0)
+      p->program = programs[i];
+  if (p->program && access(p->program, X_OK) == 0)
+    return 0;
+  return fail(err, PCO_EUNAVAILABLE,
+              "bubblewrap is not installed (%s is not there): install the "
+              "package bubblewrap" BWRAP_OTHERWISE,
+              b->program ? b->program : programs[0]);
+}
+
+/* ---- mounts ------------------------------------------------------------- */
+
+static bool is_inside(const char *path, const char *dir) {
+  size_t len = pco_streq(dir, "/") ? 0 : strlen(dir);
+  return strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len]);
+}
+
+static bool touches(const char *path, const char *dir) {
+  return is_inside(path, dir) || is_inside(dir, path);
+}
+
+/* The directory of this plugin, without links: "" if it cannot be told. */
+static void own_dir(char out[PATH_MAX]) {
+  Dl_info info;
+  if (!dladdr(&pco_plugin_entry_v0, &info) || !realpath(info.dli_fname, out))
+    out[0] = '\0';
+  char *slash = strrchr(out, '/');
+  if (slash)
+    *slash = '\0';
+}
+
+/* Somebody who could write there could write what runs outside. */
+static bool is_own(const pco_backend *b, const char *source) {
+  static const char *const beside[] = {"", "/../..",
+                                       "/../../../libexec/portico"};
+  char dir[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
+  own_dir(dir);
+  for (size_t i = 0; *dir && i < sizeof beside / sizeof *beside; i++) {
+    snprintf(path, sizeof path, "%s%s", dir, beside[i]);
+    bool parts = i == 1; /* the library's directory has other things in it */
+    if (realpath(path, real) &&
+        (parts ? is_inside(real, source) : touches(source, real)))
+      return true;
+  }
+  return b->cache && touches(source, b->cache);
+}
+
+static bool is_plain_path(const char *path) {
+  if (*path != '/' || !path[1])
+    return false;
+  for (const char *at = path; *at; at += strcspn(at, "/")) {
+    at += strspn(at, "/");
+    size_t len = strcspn(at, "/");
+    if (len == 0 || (len == 1 && *at == '.') ||
+        (len == 2 && at[0] == '.' && at[1] == '.'))
+      return false;
+  }
+  return true;
+}
+
+static int check_target(const char *target, pco_error *err) {
+  static const char *const kept[] = {"/proc", "/dev", "/sys"};
+  if (!is_plain_path(target))
+    return fail(err, UV_EINVAL,
+                "mounts: the target '%.300s' is not an absolute path without "
+                "'.', '..' and an end in '/'",
+                target);
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+    if (is_inside(target, kept[i]))
+      return fail(err, UV_EINVAL,
+                  "mounts: the target '%.300s' is in %s, which every sandbox "
+                  "has of its own",
+                  target, kept[i]);
+  return 0;
+}
+
+static int add_mount(bwrap_plan *p, const pco_backend *b, const pco_mount *m,
+                     pco_error *err) {
+  char real[PATH_MAX];
+  int rc = check_target(m->target, err);
+  if (rc < 0)
+    return rc;
+  if (*m->source != '/')
+    return fail(err, UV_EINVAL,
+                "mounts: the source '%.300s' is not an absolute path",
+                m->source);
+  if (!realpath(m->source, real)) {
+    rc = -errno;
+    fail(err, rc, "mounts: the source %.300s: %s", m->source, uv_strerror(rc));
+    err->path = m->source;
+    return rc;
+  }
+  if (is_own(b, real))
+    return fail(err, UV_EACCES,
+                "mounts: the source %.300s is, contains or lies in a directory "
+                "of Portico's own; choose another",
+                m->source);
+  bwrap_mount *to = &p->mounts[p->n_mounts++];
+  to->source = strdup(real);
+  to->target = strdup(m->target);
+  to->read_only = m->flags & PCO_MOUNT_READ_ONLY;
+  return to->source && to->target ? 0 : UV_ENOMEM;
+}
+
+static int add_mounts(bwrap_plan *p, const pco_backend *b,
+                      const pco_create_opts *o, pco_error *err) {
+  if (o->n_mounts > MAX_MOUNTS)
+    return fail(err, UV_EINVAL, "mounts: more than %u", MAX_MOUNTS);
+  p->mounts = calloc(o->n_mounts + 1, sizeof *p->mounts);
+  int rc = p->mounts ? 0 : UV_ENOMEM;
+  for (size_t i = 0; rc == 0 && i < o->n_mounts; i++) {
+    if (o->mounts[i].flags & ~PCO_MOUNT_READ_ONLY)
+      return UV_EINVAL;
+    rc = add_mount(p, b, &o->mounts[i], err);
+  }
+  return rc;
+}
+
+/* ---- limits ------------------------------------------------------------- */
+
+static int check_limits(bwrap_plan *p, const pco_limits *l, pco_error *err) {
+  p->disk = BWRAP_DISK;
+  if (l) {
+    p->limits = *l;
+    if (l->disk_bytes)
+      p->disk = l->disk_bytes;
+  }
+  if (p->disk < MIN_DISK)
+    return fail(err, UV_EINVAL, "limits.disk is less than 1 MiB");
+  if (p->limits.memory_bytes && p->limits.memory_bytes < MIN_MEMORY)
+    return fail(err, UV_EINVAL, "limits.memory is less than 4 MiB");
+  p->inodes = p->disk / 4096;
+  if (p->inodes < MIN_INODES)
+    p->inodes = MIN_INODES;
+  if (p->inodes > MAX_INODES)
+    p->inodes = MAX_INODES;
+  return 0;
+}
+
+/* ---- everything else ---------------------------------------------------- */
+
+static int check_wants(const pco_create_opts *o, pco_error *err) {
+  const uint32_t cannot = PCO_WANTS_TTL | PCO_WANTS_IDLE_TTL |
+                          PCO_WANTS_SNAPSHOT | PCO_WANTS_DETACHABLE;
+  uint32_t wants = pco_create_wanted(o) & cannot;
+  if (wants & PCO_WANTS_DETACHABLE)
+    return fail(err, PCO_EUNSUPPORTED,
+                "bwrap cannot do 'detachable': its sandboxes end with the "
+                "process that made them");
+  if (wants)
+    return fail(err, PCO_EUNSUPPORTED, "bwrap cannot do '%s'",
+                pco_wants_name(wants));
+  if (o->network && !pco_streq(o->network, "none") &&
+      !pco_streq(o->network, "host"))
+    return fail(err, PCO_EUNSUPPORTED,
+                "bwrap cannot do network = '%.64s'; it has 'none' (the "
+                "default) and 'host'",
+                o->network);
+  if (o->user && !pco_streq(o->user, BWRAP_USER) && !pco_streq(o->user, "1000"))
+    return fail(err, PCO_EUNSUPPORTED,
+                "bwrap cannot do user = '%.64s': its commands run as the user "
+                "'" BWRAP_USER "', which is nobody on the host",
+                o->user);
+  return plugin_check_name(o->name, err);
+}
+
+static int check_settings(bwrap_plan *p, const pco_create_opts *o,
+                          pco_error *err) {
+#ifdef PCO_BWRAP_WEAK
+  static const char *const known[] = {"weaken", NULL};
+#else
+  static const char *const known[] = {NULL};
+#endif
+  int rc = pco_settings_check(o->settings, o->n_settings, known, err);
+  const char *weaken = pco_setting_get(o->settings, o->n_settings, "weaken");
+  if (rc < 0 || !weaken)
+    return rc;
+  p->weaken = strdup(weaken);
+  return p->weaken ? 0 : UV_ENOMEM;
+}
+
+/* Relative to the workspace; whether it is there is found out inside. */
+static int set_cwd(bwrap_plan *p, const char *cwd) {
+  size_t size = strlen(cwd) + sizeof BWRAP_WORKSPACE + 1;
+  p->cwd = malloc(size);
+  if (!p->cwd)
+    return UV_ENOMEM;
+  snprintf(p->cwd, size, *cwd == '/' ? "%s%s" : "%s/%s",
+           *cwd == '/' ? "" : BWRAP_WORKSPACE, cwd);
+  return 0;
+}
+
+static int set_image(bwrap_plan *p, const char *image, pco_error *err) {
+  if (!image)
+    return 0;
+  if (*image != '/')
+    return fail(err, UV_EINVAL, "image '%.300s' is not an absolute path",
+                image);
+  p->image = strdup(image);
+  return p->image ? 0 : UV_ENOMEM;
+}
+
+static int set_env(bwrap_plan *p, const char *const *changes, pco_error *err) {
+  int rc = plugin_environment_base(&p->env, BWRAP_HOME, "/tmp", BWRAP_USER);
+  return rc == 0 ? plugin_environment_apply(&p->env, changes, err) : rc;
+}
+
+int bwrap_plan_init(bwrap_plan *p, pco_backend *b, const pco_create_opts *o,
+                    pco_error *err) {
+  memset(p, 0, sizeof *p);
+  int rc = check_wants(o, err);
+  if (rc == 0)
+    rc = check_settings(p, o, err);
+  if (rc == 0)
+    rc = check_limits(p, o->limits, err);
+  if (rc == 0)
+    rc = add_mounts(p, b, o, err);
+  if (rc == 0)
+    rc = set_image(p, o->image, err);
+  if (rc == 0)
+    rc = set_cwd(p, o->cwd ? o->cwd : BWRAP_WORKSPACE);
+  if (rc == 0)
+    rc = set_env(p, o->env, err);
+  p->host_network = pco_streq(o->network, "host");
+  if (rc == 0)
+    rc = find_program(b, p, err);
+  if (rc == 0)
+    rc = bwrap_choose_ids(b, p, err);
+  return rc;
+}
+
+int bwrap_plan_init_command(bwrap_plan *p, pco_backend *b,
+                            const char *const *command, pco_error *err) {
+  pco_create_opts o = pco_create_opts_init();
+  int rc = bwrap_plan_init(p, b, &o, err);
+  p->command = command;
+  return rc;
+}
+
+void bwrap_plan_deinit(bwrap_plan *p) {
+  for (size_t i = 0; i < p->n_mounts; i++) {
+    free(p->mounts[i].source);
+    free(p->mounts[i].target);
+  }
+  free(p->mounts);
+  free(p->image);
+  free(p->cwd);
+  free(p->weaken);
+  plugin_environment_deinit(&p->env);
+  memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a plan to the words of the keeper and of bubblewrap, and to a running
+ * keeper: the whole profile of a sandbox stands in this file.
+ *
+ * bubblewrap does things in the order of its words: what is read-only in the
+ * end is remounted so last.
+ */
+#include "bwrap.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "etc.h"
+#include "filter.h"
+
+#define STAGE PCO_KEEPER_STAGE
+
+/* ---- descriptors -------------------------------------------------------- */
+
+/* What bubblewrap gets; each has its number from the start, so that words can
+ * speak of it. */
+enum {
+  FD_AGENT,
+  FD_IMAGE,
+  FD_ARGS,
+  FD_FILTER,
+  FD_ETC = FD_FILTER + BWRAP_N_FILTERS,
+  N_FDS = FD_ETC + BWRAP_N_ETC
+};
+_Static_assert(N_FDS <= BWRAP_MAX_FDS, "BWRAP_MAX_FDS is too small");
+_Static_assert(PCO_KEEPER_FIRST_FD + FD_IMAGE == BWRAP_IMAGE_FD, "its name");
+
+static int number_of(int fd) {
+  return PCO_KEEPER_FIRST_FD + fd;
+}
+
+/* True if the build is one for tests and `what` is to be left out. */
+static bool is_weak(const bwrap_plan *p, const char *what) {
+  size_t len = strlen(what);
+  for (const char *at = p->weaken; at && *at; at += strspn(at, ",")) {
+    size_t n = strcspn(at, ",");
+    if (n == len && strncmp(at, what, n) == 0)
+      return true;
+    at += n;
+  }
+  return false;
+}
+
+/* ---- the keeper's words ------------------------------------------------- */
+
+static void keeper_ids(bwrap_words *w, const bwrap_plan *p) {
+  if (!p->two_ids) {
+    bwrap_words_add_all(w, "uids", "one", NULL);
+    return;
+  }
+  bwrap_words_add_all(w, "uids", "two", NULL);
+  bwrap_words_addf(w, "%u", p->first_uid);
+  bwrap_words_addf(w, "%u", p->first_gid);
+  bwrap_words_addf(w, "%u", p->n_ids);
+}
+
+/* One tmpfs holds everything that commands may write. */
+static void keeper_stage(bwrap_words *w, const bwrap_plan *p) {
+  bwrap_words_add(w, "tmpfs");
+  bwrap_words_addf(w, "%llu", (unsigned long long)p->disk);
+  bwrap_words_addf(w, "%llu", (unsigned long long)p->inodes);
+  bwrap_words_add_all(w, "dir", "workspace", "755", "1000", NULL);
+  bwrap_words_add_all(w, "dir", "home", "755", "1000", NULL);
+  bwrap_words_add_all(w, "dir", "tmp", "1777", "0", NULL);
+  bwrap_words_add_all(w, "dir", "shm", "1777", "0", NULL);
+  if (p->image)
+    bwrap_words_add_all(w, "bind", p->image, "image", NULL);
+  for (size_t i = 0; i < p->n_mounts; i++) {
+    bwrap_words_add_all(w, "bind", p->mounts[i].source, NULL);
+    bwrap_words_addf(w, "mount%zu", i);
+  }
+}
+
+/* These are the only words that appear in a command line. */
+static void keeper_first_process(bwrap_words *w, const bwrap_plan *p) {
+  bwrap_words_add(w, "--");
+  for (size_t i = 0; p->command && p->command[i]; i++)
+    bwrap_words_add(w, p->command[i]);
+  if (p->command)
+    return;
+  bwrap_words_add_all(w, BWRAP_AGENT_PROGRAM, "--fd", NULL);
+  bwrap_words_addf(w, "%d", number_of(FD_AGENT));
+  bwrap_words_add_all(w, "--root", "/", "--user", "1000:1000", NULL);
+}
+
+static void keeper_words(bwrap_words *w, const bwrap_plan *p) {
+  keeper_ids(w, p);
+  keeper_stage(w, p);
+  bwrap_words_add_all(w, "--", p->program, "--args", NULL);
+  bwrap_words_addf(w, "%d", number_of(FD_ARGS));
+  keeper_first_process(w, p);
+}
+
+/* ---- bubblewrap's words: the system ------------------------------------- */
+
+static void add_entry(bwrap_words *w, const char *source, const char *target) {
+  struct stat st;
+  char link[PATH_MAX];
+  if (lstat(source, &st) < 0)
+    return;
+  if (S_ISLNK(st.st_mode)) {
+    ssize_t n = readlink(source, link, sizeof link - 1);
+    if (n > 0) {
+      link[n] = '\0';
+      bwrap_words_add_all(w, "--symlink", link, target, NULL);
+    }
+  } else if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) {
+    bwrap_words_add_all(w, "--ro-bind", source, target, NULL);
+  }
+}
+
+/* The programs of this machine, and what of /etc they cannot do without: names
+ * of files that are public on every system. */
+static void add_system(bwrap_words *w, const bwrap_plan *p) {
+  static const char *const dirs[] = {"/usr",   "/bin",   "/sbin",   "/lib",
+                                     "/lib32", "/lib64", "/libx32", NULL};
+  static const char *const files[] = {"/etc/alternatives", "/etc/ld.so.cache",
+                                      "/etc/localtime", NULL};
+  static const char *const online[] = {"/etc/resolv.conf", "/etc/ssl/certs",
+                                       "/etc/services", "/etc/protocols", NULL};
+  for (size_t i = 0; dirs[i]; i++)
+    add_entry(w, dirs[i], dirs[i]);
+  bwrap_words_add_all(w, "--dir", "/etc", "--dir", "/run", "--dir", "/var",
+                      "--symlink", "/tmp", "/var/tmp", NULL);
+  for (size_t i = 0; files[i]; i++)
+    bwrap_words_add_all(w, "--ro-bind-try", files[i], files[i], NULL);
+  for (size_t i = 0; p->host_network && online[i]; i++)
+    bwrap_words_add_all(w, "--ro-bind-try", online[i], online[i], NULL);
+  glob_t found;
+  if (glob("/etc/java-[0-9]*", GLOB_NOSORT, NULL, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; i++)
+      add_entry(w, found.gl_pathv[i], found.gl_pathv[i]);
+    globfree(&found);
+  }
+  for (int i = 0; i < BWRAP_N_ETC; i++) {
+    bwrap_words_add_all(w, "--perms", "0644", "--file", NULL);
+    bwrap_words_addf(w, "%d", number_of(FD_ETC + i));
+    bwrap_words_add(w, bwrap_etc_path(i));
+  }
+}
+
+/* The entries of an image's root, one by one, so that what a sandbox has of its
+ * own needs no place in it. */
+static int add_image(bwrap_words *w, const char *image) {
+  static const char own[] = "/./../proc/dev/sys/tmp/workspace/home/";
+  char source[PATH_MAX + NAME_MAX], staged[NAME_MAX + 32], key[NAME_MAX + 3];
+  DIR *dir = opendir(image);
+  if (!dir)
+    return -errno;
+  for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+    snprintf(key, sizeof key, "/%s/", e->d_name);
+    if (strstr(own, key))
+      continue;
+    struct stat st;
+    snprintf(source, sizeof source, "%s/%s", image, e->d_name);
+    snprintf(staged, sizeof staged, STAGE "/image/%s", e->d_name);
+    key[strlen(key) - 1] = '\0';
+    if (lstat(source, &st) == 0 && S_ISLNK(st.st_mode))
+      add_entry(w, source, key);
+    else if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))
+      bwrap_words_add_all(w, "--ro-bind", staged, key, NULL);
+  }
+  closedir(dir);
+  return 0;
+}
+
+/* ---- bubblewrap's words: the rest --------------------------------------- */
+
+static void add_namespaces(bwrap_words *w, const bwrap_plan *p) {
+  bwrap_words_add_all(w, "--unshare-ipc", "--unshare-pid", "--unshare-uts",
+                      "--unshare-cgroup-try", "--die-with-parent",
+                      "--new-session", "--hostname", BWRAP_USER, NULL);
+  if (!p->host_network && !is_weak(p, "network"))
+    bwrap_words_add(w, "--unshare-net");
+  bwrap_words_add(w, "--as-pid-1");
+  if (!p->two_ids)
+    bwrap_words_add_all(w, "--unshare-user", "--uid", "1000", "--gid", "1000",
+                        NULL);
+  else
+    bwrap_words_add_all(w, "--cap-drop", "ALL", "--cap-add", "CAP_SETUID",
+                        "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL",
+                        NULL);
+  bwrap_words_add(w, "--info-fd");
+  bwrap_words_addf(w, "%d", PCO_KEEPER_INFO_FD);
+}
+
+static void add_env(bwrap_words *w, const bwrap_plan *p) {
+  bwrap_words_add(w, "--clearenv");
+  for (size_t i = 0; i < p->env.n; i++) {
+    const char *item = p->env.items[i];
+    bwrap_words_add(w, "--setenv");
+    bwrap_words_addf(w, "%.*s", (int)strcspn(item, "="), item);
+    bwrap_words_add(w, strchr(item, '=') + 1);
+  }
+}
+
+/* What bubblewrap makes on the way to a target is for root alone; these are
+ * made before, for all. */
+static void add_dirs(bwrap_words *w, const char *target) {
+  for (const char *at = strchr(target + 1, '/'); at; at = strchr(at + 1, '/')) {
+    bwrap_words_add(w, "--dir");
+    bwrap_words_addf(w, "%.*s", (int)(at - target), target);
+  }
+}
+
+static void add_private(bwrap_words *w) {
+  add_dirs(w, BWRAP_HOME);
+  bwrap_words_add_all(w, "--proc", "/proc", "--dev", "/dev", "--bind",
+                      STAGE "/shm", "/dev/shm", "--bind", STAGE "/workspace",
+                      BWRAP_WORKSPACE, "--bind", STAGE "/home", BWRAP_HOME,
+                      "--bind", STAGE "/tmp", "/tmp", NULL);
+}
+
+static void add_mounts(bwrap_words *w, const bwrap_plan *p) {
+  for (size_t i = 0; i < p->n_mounts; i++) {
+    add_dirs(w, p->mounts[i].target);
+    bwrap_words_add(w, p->mounts[i].read_only ? "--ro-bind" : "--bind");
+    bwrap_words_addf(w, STAGE "/mount%zu", i);
+    bwrap_words_add(w, p->mounts[i].target);
+  }
+}
+
+static int bwrap_args(bwrap_words *w, const bwrap_plan *p) {
+  int rc = 0;
+  add_namespaces(w, p);
+  add_env(w, p);
+  if (p->image)
+    rc = add_image(w, p->image);
+  else
+    add_system(w, p);
+  add_private(w);
+  add_mounts(w, p);
+  if (!is_weak(p, "readonly"))
+    bwrap_words_add_all(w, "--remount-ro", "/dev", "--remount-ro", "/", NULL);
+  bwrap_words_add_all(w, "--chdir", p->cwd, NULL);
+  for (int i = 0; i < BWRAP_N_FILTERS && !is_weak(p, "seccomp"); i++) {
+    bwrap_words_add(w, "--add-seccomp-fd");
+    bwrap_words_addf(w, "%d", number_of(FD_FILTER + i));
+  }
+  return rc;
+}
+
+/* ---- starting it -------------------------------------------------------- */
+
+/* A description of its own, since whoever reads it moves the offset. */
+static int reopen(int fd) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  int own = open(path, O_RDONLY | O_CLOEXEC);
+  return own < 0 ? -errno : own;
+}
+
+static int open_filters(const bwrap_plan *p, int32_t *fds, pco_error *err) {
+  int filters[BWRAP_N_FILTERS];
+  int rc = bwrap_filters(p->weaken, filters, err);
+  for (int i = 0; rc == 0 && i < BWRAP_N_FILTERS; i++) {
+    fds[FD_FILTER + i] = reopen(filters[i]);
+    rc = fds[FD_FILTER + i] < 0 ? fds[FD_FILTER + i] : 0;
+  }
+  return rc;
+}
+
+/* Opens what bubblewrap gets; on failure what was opened stays in fds. */
+static int open_fds(pco_backend *b, const bwrap_plan *p, int agent_fd,
+                    int32_t fds[N_FDS], pco_error *err) {
+  bwrap_words args = {0};
+  int rc = open_filters(p, fds, err);
+  if (rc == 0)
+    rc = fds[FD_IMAGE] = b->agents->open_image(b->host, NULL, err);
+  if (rc >= 0)
+    rc = fds[FD_AGENT] =
+        fcntl(agent_fd >= 0 ? agent_fd : fds[FD_IMAGE], F_DUPFD_CLOEXEC, 3);
+  if (rc < 0 && errno == EMFILE)
+    rc = UV_EMFILE;
+  for (int i = 0; rc >= 0 && i < BWRAP_N_ETC; i++)
+    rc = fds[FD_ETC + i] = bwrap_etc_open(i);
+  if (rc >= 0)
+    rc = bwrap_args(&args, p);
+  if (rc >= 0)
+    rc = fds[FD_ARGS] = bwrap_words_memfd(&args, "bwrap-args");
+  bwrap_words_deinit(&args);
+  return rc < 0 ? rc : 0;
+}
+
+int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
+                 const char *id, int agent_fd,
+                 void (*on_report)(bwrap_keeper *k), pco_error *err) {
+  (void)id;
+  int32_t fds[N_FDS];
+  bwrap_words w = {0};
+  int words = -1;
+  for (int i = 0; i < N_FDS; i++)
+    fds[i] = -1;
+  int rc = open_fds(b, p, agent_fd, fds, err);
+  if (rc == 0) {
+    keeper_words(&w, p);
+    rc = words = bwrap_words_memfd(&w, "keeper-words");
+  }
+  if (rc >= 0)
+    rc = bwrap_keeper_start(k, b, words, fds, N_FDS, on_report, err);
+  for (int i = 0; i < N_FDS; i++)
+    if (fds[i] >= 0)
+      close(fds[i]);
+  if (words >= 0)
+    close(words);
+  bwrap_words_deinit(&w);
+  return rc;
+}
