@@ -116,6 +116,8 @@ int bwrap_plan_init(bwrap_plan *p, pco_backend *b, const pco_create_opts *o,
 int bwrap_plan_init_command(bwrap_plan *p, pco_backend *b,
                             const char *const *command, pco_error *err);
 void bwrap_plan_deinit(bwrap_plan *p);
+/* The directory of this plugin, without links: "" if it cannot be told. */
+void bwrap_own_dir(char out[PATH_MAX]);
 
 /* ---- ids.c ---- */
 

@@ -201,7 +201,8 @@ static int finish(maker *m) {
   const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
   int fd = -1;
   if (m->rc == 0) {
-    fd = memfd_create("portico-seccomp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd = memfd_create(*m->weaken ? "portico-seccomp-weak" : "portico-seccomp",
+                      MFD_CLOEXEC | MFD_ALLOW_SEALING);
     m->rc = fd < 0 ? -errno : seccomp_export_bpf(m->ctx, fd);
   }
   if (m->rc == 0 && fcntl(fd, F_ADD_SEALS, seals) < 0)

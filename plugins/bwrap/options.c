@@ -60,8 +60,7 @@ static bool touches(const char *path, const char *dir) {
   return is_inside(path, dir) || is_inside(dir, path);
 }
 
-/* The directory of this plugin, without links: "" if it cannot be told. */
-static void own_dir(char out[PATH_MAX]) {
+void bwrap_own_dir(char out[PATH_MAX]) {
   Dl_info info;
   if (!dladdr(&pco_plugin_entry_v0, &info) || !realpath(info.dli_fname, out))
     out[0] = '\0';
@@ -75,7 +74,7 @@ static bool is_own(const pco_backend *b, const char *source) {
   static const char *const beside[] = {"", "/../..",
                                        "/../../../libexec/portico"};
   char dir[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
-  own_dir(dir);
+  bwrap_own_dir(dir);
   for (size_t i = 0; *dir && i < sizeof beside / sizeof *beside; i++) {
     snprintf(path, sizeof path, "%s%s", dir, beside[i]);
     bool parts = i == 1; /* the library's directory has other things in it */
