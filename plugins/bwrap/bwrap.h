@@ -33,8 +33,8 @@
 
 #define BWRAP_MAX_FDS       16
 #define BWRAP_IMAGE_FD      (PCO_KEEPER_FIRST_FD + 1) /* the agent's program */
-#define BWRAP_AGENT_PROGRAM "/proc/self/fd/8"
-_Static_assert(BWRAP_IMAGE_FD == 8, "it is a part of that name");
+#define BWRAP_AGENT_PROGRAM "/proc/self/fd/7"
+_Static_assert(BWRAP_IMAGE_FD == 7, "it is a part of that name");
 
 #define BWRAP_WORKSPACE "/workspace"
 #define BWRAP_HOME      "/home/sandbox"

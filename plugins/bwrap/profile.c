@@ -194,8 +194,8 @@ static int add_image(bwrap_words *w, const char *image) {
 
 static void add_namespaces(bwrap_words *w, const bwrap_plan *p) {
   bwrap_words_add_all(w, "--unshare-ipc", "--unshare-pid", "--unshare-uts",
-                      "--unshare-cgroup-try", "--die-with-parent",
-                      "--new-session", "--hostname", BWRAP_USER, NULL);
+                      "--unshare-cgroup-try", "--new-session", "--hostname",
+                      BWRAP_USER, NULL);
   if (!p->host_network && !is_weak(p, "network"))
     bwrap_words_add(w, "--unshare-net");
   bwrap_words_add(w, "--as-pid-1");
@@ -206,8 +206,6 @@ static void add_namespaces(bwrap_words *w, const bwrap_plan *p) {
     bwrap_words_add_all(w, "--cap-drop", "ALL", "--cap-add", "CAP_SETUID",
                         "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL",
                         NULL);
-  bwrap_words_add(w, "--info-fd");
-  bwrap_words_addf(w, "%d", PCO_KEEPER_INFO_FD);
 }
 
 static void add_env(bwrap_words *w, const bwrap_plan *p) {
@@ -229,12 +227,15 @@ static void add_dirs(bwrap_words *w, const char *target) {
   }
 }
 
+/* /proc/sys is read-only, since with one uid the limits of the IPC namespace
+ * (shmmni, sem, mqueue) belong to the commands. */
 static void add_private(bwrap_words *w) {
   add_dirs(w, BWRAP_HOME);
-  bwrap_words_add_all(w, "--proc", "/proc", "--dev", "/dev", "--bind",
-                      STAGE "/shm", "/dev/shm", "--bind", STAGE "/workspace",
-                      BWRAP_WORKSPACE, "--bind", STAGE "/home", BWRAP_HOME,
-                      "--bind", STAGE "/tmp", "/tmp", NULL);
+  bwrap_words_add_all(w, "--proc", "/proc", "--ro-bind", "/proc/sys",
+                      "/proc/sys", "--dev", "/dev", "--bind", STAGE "/shm",
+                      "/dev/shm", "--bind", STAGE "/workspace", BWRAP_WORKSPACE,
+                      "--bind", STAGE "/home", BWRAP_HOME, "--bind",
+                      STAGE "/tmp", "/tmp", NULL);
 }
 
 static void add_mounts(bwrap_words *w, const bwrap_plan *p) {

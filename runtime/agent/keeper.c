@@ -3,10 +3,10 @@
  * The keeper of a sandbox; see keeper.h.
  *
  * One thread, one poll, no memory taken after the start.  Order of an end: the
- * host asks (or is gone), or the launcher ends by itself; the first process
- * inside is killed, which ends every process of its PID namespace; the launcher
- * and what was reparented is reaped; cgroups are removed; the last report is
- * sent.  Each step has a deadline.
+ * host asks (or is gone), or the launcher ends by itself, or is killed; as it
+ * is the first process of a PID namespace, it can be reaped when everything in
+ * there is gone; cgroups are removed; the last report is sent.  Each step has a
+ * deadline.
  */
 #include "keeper.h"
 
@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,23 +28,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define KILL_TIME   (5 * PCO_S) /* for killed processes to be gone */
-#define REMOVE_TIME (5 * PCO_S) /* for cgroups to be empty */
+#define KILL_TIME   (10 * PCO_S) /* for what was killed to be gone */
+#define REMOVE_TIME (5 * PCO_S)  /* for cgroups to be empty */
 
 typedef struct keeper {
   pco_keeper_words words;
   pco_keeper_ids ids;
   int control;  /* -1: the host's end was closed */
   int errors;   /* a pipe: standard error of the launcher; -1: ended */
-  int info;     /* a pipe: the launcher says who the first process is; or -1 */
-  int first;    /* pidfd of that; or -1 */
   int launcher; /* pidfd */
   pid_t launcher_pid;
-  char info_text[256];
-  size_t info_len;
   bool ended;     /* the launcher was reaped */
-  int64_t end_at; /* when the next of the kills is due, or PCO_NEVER */
-  bool killed;    /* the first process was; the launcher is next */
+  bool killed;    /* a signal is on its way to it */
+  int64_t end_at; /* when it is killed, or given up if it was; or PCO_NEVER */
   pco_keeper_report report;
 } keeper;
 
@@ -103,16 +100,27 @@ static int attend(keeper *k, pid_t child, int sync) {
   return 0;
 }
 
+/* A fork into a new PID namespace, and into a new user namespace if we may not
+ * make the former without. */
+static pid_t fork_into_namespaces(void) {
+  unsigned long flags = CLONE_NEWPID | SIGCHLD;
+  if (geteuid() != 0)
+    flags |= CLONE_NEWUSER;
+  return (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, NULL);
+}
+
 /* The launcher's program runs, or never will. */
 static int start_launcher(keeper *k) {
   int sync[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) != 0)
     return fail(k, PCO_KEEPER_STAGE_WORDS, errno, "socketpair");
-  pid_t keeper_pid = getpid(), pid = fork();
+  pid_t pid = fork_into_namespaces();
   if (pid < 0)
-    return fail(k, PCO_KEEPER_STAGE_WORDS, errno, "fork");
-  if (pid == 0)
-    pco_stage_main(&k->words, &k->ids, sync[1], keeper_pid);
+    return fail(k, PCO_KEEPER_STAGE_NAMESPACE, errno, "clone");
+  if (pid == 0) {
+    close(sync[0]);
+    pco_stage_main(&k->words, &k->ids, sync[1]);
+  }
   close(sync[1]);
   k->launcher_pid = pid;
   k->launcher = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -148,8 +156,6 @@ static int start(keeper *k, int last_fd) {
   k->report.uid = k->words.two_ids ? k->ids.uid + 1 : geteuid();
   k->report.gid = k->words.two_ids ? k->ids.gid + 1 : getegid();
   rc = make_pipe(&k->errors, 2);
-  if (rc == 0)
-    rc = make_pipe(&k->info, PCO_KEEPER_INFO_FD);
   if (rc < 0)
     return fail(k, PCO_KEEPER_STAGE_WORDS, -rc, "pipe");
   rc = start_launcher(k);
@@ -165,8 +171,8 @@ static int start(keeper *k, int last_fd) {
 
 static void end_in(keeper *k, int64_t ms) {
   int64_t at = pco_now() + ms * PCO_MS;
-  k->report.asked = !k->ended;
-  if (at < k->end_at)
+  k->report.asked = 1;
+  if (!k->killed && at < k->end_at)
     k->end_at = at;
 }
 
@@ -203,29 +209,6 @@ static void on_errors(keeper *k) {
   text[len] = 0;
 }
 
-/* bubblewrap says { "child-pid": N, ... } before that process goes on. */
-static void find_first(keeper *k) {
-  const char *at = strstr(k->info_text, "\"child-pid\"");
-  at = at ? strchr(at, ':') : NULL;
-  long pid = at ? strtol(at + 1, NULL, 10) : 0;
-  if (pid > 0)
-    k->first = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-}
-
-static void on_info(keeper *k) {
-  ssize_t n = read(k->info, k->info_text + k->info_len,
-                   sizeof k->info_text - 1 - k->info_len);
-  if (n > 0)
-    k->info_len += (size_t)n;
-  else if (n < 0 && errno == EAGAIN)
-    return;
-  if (n <= 0 || strchr(k->info_text, '}')) {
-    find_first(k);
-    close(k->info);
-    k->info = -1;
-  }
-}
-
 static void on_launcher(keeper *k) {
   int status;
   if (waitpid(k->launcher_pid, &status, WNOHANG) != k->launcher_pid)
@@ -235,17 +218,14 @@ static void on_launcher(keeper *k) {
   k->report.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-static void kill_first(const keeper *k) {
-  if (k->first >= 0)
-    syscall(SYS_pidfd_send_signal, k->first, SIGKILL, NULL, 0);
-}
-
-/* The launcher ends after the first process; should it not, or should nobody
- * know who that is, its own death ends both. */
-static void kill_next(keeper *k) {
-  if (k->killed || k->first < 0)
-    kill(k->launcher_pid, SIGKILL);
-  kill_first(k);
+/* What does not die within a while never will: it hangs in the kernel. */
+static void on_time(keeper *k) {
+  if (k->killed) {
+    k->ended = true;
+    k->report.error = EBUSY;
+    return;
+  }
+  kill(k->launcher_pid, SIGKILL);
   k->killed = true;
   k->end_at = pco_now() + KILL_TIME;
 }
@@ -256,53 +236,26 @@ static void kill_next(keeper *k) {
 static void turn(keeper *k) {
   struct pollfd p[] = {{.fd = k->control, .events = POLLIN},
                        {.fd = k->errors, .events = POLLIN},
-                       {.fd = k->info, .events = POLLIN},
                        {.fd = k->launcher, .events = POLLIN}};
   struct timespec t = {0, 0};
   if (k->end_at != PCO_NEVER)
     t = pco_until(k->end_at);
-  if (ppoll(p, 4, k->end_at == PCO_NEVER ? NULL : &t, NULL) < 0)
+  if (ppoll(p, 3, k->end_at == PCO_NEVER ? NULL : &t, NULL) < 0)
     return;
-  if (p[2].revents)
-    on_info(k);
   if (p[1].revents)
     on_errors(k);
   if (p[0].revents)
     on_control(k);
-  if (p[3].revents)
+  if (p[2].revents)
     on_launcher(k);
   if (k->end_at != PCO_NEVER && pco_now() >= k->end_at)
-    kill_next(k);
-}
-
-/* Waits for whatever was reparented to here, the first process if the launcher
- * died before it.  False if something does not die. */
-static bool reap_rest(void) {
-  int64_t until = pco_now() + KILL_TIME;
-  struct timespec pause = {0, PCO_MS};
-  for (;;) {
-    pid_t pid = waitpid(-1, NULL, WNOHANG);
-    if (pid < 0)
-      return errno == ECHILD;
-    if (pid == 0 && pco_now() > until)
-      return false;
-    if (pid == 0)
-      nanosleep(&pause, NULL);
-  }
+    on_time(k);
 }
 
 static void finish(keeper *k) {
-  if (k->info >= 0)
-    on_info(k);
-  kill_first(k);
-  if (!reap_rest())
-    k->report.error = EBUSY;
-  while (k->errors >= 0) {
-    struct pollfd p = {.fd = k->errors, .events = POLLIN};
-    if (poll(&p, 1, 0) <= 0)
-      break;
+  struct pollfd p = {.fd = k->errors, .events = POLLIN};
+  while (k->errors >= 0 && poll(&p, 1, 0) > 0)
     on_errors(k);
-  }
   send_report(k, PCO_KEEPER_ENDED);
 }
 
@@ -315,17 +268,18 @@ static int last_fd(void) {
 }
 
 int pco_keeper_main(void) {
-  static keeper k = {.errors = -1, .info = -1, .first = -1, .launcher = -1};
+  static keeper k = {.errors = -1, .launcher = -1};
   k.control = PCO_KEEPER_CONTROL_FD;
   k.end_at = PCO_NEVER;
   k.ids.lock = -1;
+  k.ids.keeper_uid = geteuid();
+  k.ids.keeper_gid = getegid();
   int last = last_fd();
   fcntl(PCO_KEEPER_CONTROL_FD, F_SETFD, FD_CLOEXEC);
   fcntl(PCO_KEEPER_WORDS_FD, F_SETFD, FD_CLOEXEC);
   pco_harden_signals();
   prctl(PR_SET_NAME, "portico-keeper");
   prctl(PR_SET_DUMPABLE, 0);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
   int rc = start(&k, last);
   if (rc != 0)
     return rc;

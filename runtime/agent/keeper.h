@@ -6,18 +6,21 @@
  * A sandbox made by a launcher is three processes of the host: the keeper, the
  * launcher (bubblewrap) that is its child, and the first process inside.  The
  * keeper prepares a user namespace, a mount namespace and cgroups, starts the
- * launcher in them, and stays outside to see that everything ends: when the
- * host's end of the control socket is closed, whoever closed it, it kills the
- * first process inside, and with it the PID namespace.  So it does not matter
- * which thread made the sandbox, nor whether the agent is willing.
+ * launcher in them as the first process of a PID namespace, and stays outside
+ * to see that everything ends: when the host's end of the control socket is
+ * closed, whoever closed it, it kills the launcher, and the kernel everything
+ * below.  So it does not matter which thread made the sandbox, nor whether the
+ * agent is willing, nor what the launcher was just doing.  If the keeper itself
+ * is killed, the launcher is killed by the kernel (PR_SET_PDEATHSIG: the keeper
+ * has one thread).
  *
  * Both sides are the host's own programs and trust each other; nothing from
  * inside comes here but the launcher's exit status and its standard error, of
  * which the last bytes are kept.
  *
  * Descriptors of the keeper when it starts: 0-2 /dev/null, 3 the control
- * socket (SOCK_SEQPACKET), 4 a memfd with its words (below), 5 and 6 /dev/null,
- * which the keeper replaces, 7 and up whatever the launcher's words speak of.
+ * socket (SOCK_SEQPACKET), 4 a memfd with its words (below), 5 /dev/null, which
+ * the keeper may replace, 6 and up whatever the launcher's words speak of.
  * The launcher gets all from 5 on, under the same numbers; the keeper closes
  * its own.
  *
@@ -33,11 +36,11 @@
  *   bind SOURCE NAME          bind SOURCE, reached with the keeper's own
  *                             rights, at PCO_KEEPER_STAGE/NAME (made as what
  *                             SOURCE is)
+ *   entry DIR ENTRY NAME      the same with the directory or file ENTRY of DIR;
+ *                             neither may be, or lead through, a link by now
  *   cgroup BASE NAME          see cgroup.h; absent: no cgroup
  *   limit WHAT AMOUNT         memory (bytes), pids, cpus (1/1000); needs cgroup
  *   -- PATH ARG...            the launcher; PATH is argv[0] too
- *
- * The launcher's words must contain --info-fd PCO_KEEPER_INFO_FD.
  */
 #ifndef PCO_KEEPER_H
 #define PCO_KEEPER_H
@@ -46,9 +49,8 @@
 
 #define PCO_KEEPER_CONTROL_FD 3
 #define PCO_KEEPER_WORDS_FD   4
-#define PCO_KEEPER_INFO_FD    5 /* a pipe; the keeper makes it */
-#define PCO_KEEPER_AGENT_FD   6 /* with a cgroup: to the agent (cgroup.h) */
-#define PCO_KEEPER_FIRST_FD   7 /* the launcher's own from here on */
+#define PCO_KEEPER_AGENT_FD   5 /* with a cgroup: to the agent (cgroup.h) */
+#define PCO_KEEPER_FIRST_FD   6 /* the launcher's own from here on */
 
 /* Where the tmpfs is mounted in the mount namespace that the launcher starts
  * in: a directory that exists everywhere.  What the host has there is not seen

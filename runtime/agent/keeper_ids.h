@@ -16,7 +16,9 @@
 #include <sys/types.h>
 
 typedef struct pco_keeper_ids {
-  int lock;          /* the socket that holds them, or -1 */
+  int lock; /* the socket that holds them, or -1 */
+  uid_t keeper_uid;
+  gid_t keeper_gid;
   uint32_t uid, gid; /* of the agent; those of commands are one more */
 } pco_keeper_ids;
 

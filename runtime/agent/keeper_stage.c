@@ -9,21 +9,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/openat2.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct stage {
   pco_keeper_words *words;
   const pco_keeper_ids *ids;
   int sync;
-  bool root;    /* of the host: two ids, mounts before the user namespace */
   bool outside; /* ids are still the host's */
 } stage;
 
@@ -45,11 +48,40 @@ static void wait_for_maps(const stage *s) {
     _exit(1); /* the keeper knows, or is gone */
 }
 
+/* ---- what a user has in common ------------------------------------------ */
+
+/* The kernel counts some things for the user who made a namespace together with
+ * those inside it: without a smaller share a sandbox could leave nothing to his
+ * other programs.  The limits of now bound the namespace as a whole. */
+static void take_share(int resource, rlim_t most) {
+  struct rlimit r;
+  if (getrlimit(resource, &r) != 0 || r.rlim_max <= most)
+    return;
+  r.rlim_cur = r.rlim_max = most;
+  setrlimit(resource, &r);
+}
+
+/* The same for what has its limit in the namespace itself; the usual one is 128
+ * for each user.  Where it cannot be set, it stays. */
+static void share_inotify(void) {
+  int fd = open("/proc/sys/user/max_inotify_instances", O_WRONLY | O_CLOEXEC);
+  if (fd < 0)
+    return;
+  (void)!write(fd, "32", 2);
+  close(fd);
+}
+
 /* ---- namespaces --------------------------------------------------------- */
 
 static void make_namespaces(const stage *s, int which) {
+  if (which & CLONE_NEWUSER) {
+    take_share(RLIMIT_SIGPENDING, 4096);
+    take_share(RLIMIT_MSGQUEUE, 200 << 10);
+  }
   if (unshare(which) != 0)
     give_up(s, PCO_KEEPER_STAGE_NAMESPACE, errno, "unshare");
+  if (which & CLONE_NEWUSER)
+    share_inotify();
 }
 
 /* Nothing that is mounted here may be seen by the host. */
@@ -115,14 +147,31 @@ static void make_dirs(const stage *s) {
 
 /* ---- what of the host is bound ------------------------------------------ */
 
+/* Others may be changing the directory: it is what was looked at before, or it
+ * is refused. */
+static int open_entry(const pco_keeper_bind *b) {
+  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                         .resolve = RESOLVE_NO_SYMLINKS};
+  int dir = (int)syscall(SYS_openat2, AT_FDCWD, b->source, &how, sizeof how);
+  if (dir < 0)
+    return -1;
+  int fd = openat(dir, b->entry, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  int error = errno;
+  close(dir);
+  errno = error;
+  return fd;
+}
+
 static void open_sources(const stage *s) {
   for (size_t i = 0; i < s->words->n_binds; i++) {
     pco_keeper_bind *b = &s->words->binds[i];
     struct stat st;
-    b->fd = open(b->source, O_PATH | O_CLOEXEC);
+    b->fd = b->entry ? open_entry(b) : open(b->source, O_PATH | O_CLOEXEC);
     if (b->fd < 0 || fstat(b->fd, &st) != 0)
       give_up(s, PCO_KEEPER_STAGE_SOURCE, errno, b->source);
     b->is_dir = S_ISDIR(st.st_mode);
+    if (b->entry && !b->is_dir && !S_ISREG(st.st_mode))
+      give_up(s, PCO_KEEPER_STAGE_SOURCE, ELOOP, b->source);
   }
 }
 
@@ -166,10 +215,9 @@ static void prepare_as_root(stage *s) {
   become_agent(s);
 }
 
-static void prepare_as_user(stage *s) {
-  uid_t uid = geteuid();
-  gid_t gid = getegid();
-  make_namespaces(s, CLONE_NEWUSER | CLONE_NEWNS);
+/* uid and gid are those from outside of the user namespace. */
+static void prepare_as_user(stage *s, uid_t uid, gid_t gid) {
+  make_namespaces(s, CLONE_NEWNS);
   make_private(s);
   open_sources(s);
   map_ids(s, uid, gid);
@@ -177,22 +225,29 @@ static void prepare_as_user(stage *s) {
   fill(s);
 }
 
+/* The keeper has one thread, so its death is the only thing that this can mean.
+ * A change of ids takes it back. */
+static void die_with_keeper(int sync) {
+  struct pollfd p = {.fd = sync};
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (poll(&p, 1, 0) != 0)
+    _exit(1); /* it is dead already */
+}
+
 _Noreturn void pco_stage_main(pco_keeper_words *w, const pco_keeper_ids *ids,
-                              int sync, pid_t keeper) {
+                              int sync) {
+  die_with_keeper(sync);
+  /* Its end tells the host that this side is gone. */
+  close(PCO_KEEPER_CONTROL_FD);
   stage s = {.words = w, .ids = ids, .sync = sync, .outside = true};
-  s.root = geteuid() == 0;
   umask(0);
   /* newuidmap looks at who owns /proc/PID of its target. */
   prctl(PR_SET_DUMPABLE, 1);
-  if (s.root)
+  if (ids->keeper_uid == 0)
     prepare_as_root(&s);
   else
-    prepare_as_user(&s);
-  /* After the change of ids, which takes it back.  The keeper has one thread,
-   * so its death is the only thing that this can mean. */
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != keeper)
-    _exit(1);
+    prepare_as_user(&s, ids->keeper_uid, ids->keeper_gid);
+  die_with_keeper(sync);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);

@@ -24,10 +24,11 @@ typedef struct pco_stage_report {
   char text[256];
 } pco_stage_report;
 
-/* Runs in the child of a fork: prepares everything and executes the launcher.
- * `sync` is a SOCK_SEQPACKET to the keeper, which answers a byte when the maps
- * are written; `keeper` its pid. */
+/* Runs in the child of a fork into a new PID namespace (and user namespace, if
+ * it is not root): prepares everything and executes the launcher.  `sync` is a
+ * SOCK_SEQPACKET to the keeper, which answers a byte when the maps are written.
+ */
 _Noreturn void pco_stage_main(pco_keeper_words *w, const pco_keeper_ids *ids,
-                              int sync, pid_t keeper);
+                              int sync);
 
 #endif /* PCO_KEEPER_STAGE_H */

@@ -75,6 +75,14 @@ static void take_bind(pco_keeper_words *w, list *l) {
   b->name = take(l);
 }
 
+static void take_entry(pco_keeper_words *w, list *l) {
+  pco_keeper_bind *b = &w->binds[w->n_binds++];
+  b->fd = -1;
+  b->source = take(l);
+  b->entry = take(l);
+  b->name = take(l);
+}
+
 static void take_cgroup(pco_keeper_words *w, list *l) {
   w->cgroup_base = take(l);
   w->cgroup_name = take(l);
@@ -103,10 +111,10 @@ static void take_launcher(pco_keeper_words *w, list *l) {
 static const struct {
   const char *name;
   void (*fn)(pco_keeper_words *w, list *l);
-} known[] = {{"uids", take_uids},     {"tmpfs", take_tmpfs},
-             {"dir", take_dir},       {"bind", take_bind},
-             {"cgroup", take_cgroup}, {"limit", take_limit},
-             {"--", take_launcher}};
+} known[] = {{"uids", take_uids},   {"tmpfs", take_tmpfs},
+             {"dir", take_dir},     {"bind", take_bind},
+             {"entry", take_entry}, {"cgroup", take_cgroup},
+             {"limit", take_limit}, {"--", take_launcher}};
 
 static int parse(pco_keeper_words *w, list *l, const char **wrong) {
   while (*l->at) {

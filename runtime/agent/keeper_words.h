@@ -21,6 +21,7 @@ typedef struct pco_keeper_dir {
 
 typedef struct pco_keeper_bind {
   const char *source;
+  const char *entry; /* of the directory `source`; or NULL */
   const char *name;
   int fd;      /* of the source, once it was opened */
   bool is_dir; /* known then */
