@@ -1,0 +1,261 @@
+-- Attacks on what is outside of a sandbox: files that only root may read, other
+-- sandboxes, and the processes that a sandbox lives with.
+
+local lfs = require("lfs")
+local backends = require("spec.support.backends")
+local env = require("spec.support.env")
+local errors = require("portico.errors")
+local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
+local sync = require("portico.sync")
+
+local BWRAP = backends.bwrap
+local WEAK = os.getenv("PORTICO_TEST_PLUGINS") .. "/portico-weak.so"
+local IS_ROOT = env.is_root()
+
+local nothing_left = leaks.frame()
+
+-- A test in both facades, on bwrap.
+local function test(name, fn)
+  for _, facade in ipairs(facades.list) do
+    backends.it(it, BWRAP, name .. " [" .. facade.name .. "]", function()
+      facades.call(facade, fn)
+    end)
+  end
+end
+
+-- The pid of the keeper that was made between two looks, and of what it has
+-- started: the launcher, then the first process inside.
+local function new_keeper(before)
+  for pid in pairs(backends.first_processes()) do
+    if not before[pid] then
+      return pid
+    end
+  end
+  error("no keeper was started")
+end
+
+-- The first child of a process, of whichever of its threads.
+local function child_of(pid)
+  return assert(env.eventually(5, function()
+    local tasks = ("/proc/%d/task/"):format(pid)
+    for task in lfs.dir(tasks) do
+      local text = env.read(tasks .. task .. "/children")
+      local child = text and tonumber(text:match("%d+"))
+      if child then
+        return child
+      end
+    end
+  end), "process " .. pid .. " has no child")
+end
+
+local function uids_of(pid)
+  local status = env.read(("/proc/%d/status"):format(pid))
+  local real, effective = status:match("Uid:%s+(%d+)%s+(%d+)")
+  return tonumber(real), tonumber(effective)
+end
+
+local function exists(pid)
+  local stat = env.read(("/proc/%d/stat"):format(pid))
+  return stat ~= nil and not stat:find("^%d+ %(.*%) Z")
+end
+
+local function await_end(pid)
+  assert.is_true(env.eventually(10, function()
+    return not exists(pid)
+  end), "process " .. pid .. " did not end in ten seconds")
+end
+
+describe("attack 1:", function()
+  local SHADOW = { { source = "/etc", target = "/host-etc" } }
+
+  test("nobody inside reads what only root may", function(P)
+    local sb <close> = P.sandbox({ backend = "bwrap", mounts = SHADOW })
+    local r = sb:exec({ "head", "-c1", "/host-etc/shadow" })
+    assert.equal(1, r.code)
+    assert.truthy(r.stderr:find("Permission denied", 1, true))
+    local err = select(2, pcall(sb.fs.read, sb.fs, "/host-etc/shadow"))
+    assert.is_true(errors.is(err, "PermissionError"))
+  end)
+
+  test("no process inside is root of the host, none has capabilities",
+    function(P)
+      local before = backends.first_processes()
+      local sb <close> = P.sandbox({ backend = "bwrap" })
+      local keeper = new_keeper(before)
+      local p <close> = sb:spawn({ "sleep", "30" })
+      local launcher = child_of(keeper)
+      local agent = child_of(launcher)
+      local command = child_of(child_of(agent))
+      for _, pid in ipairs({ launcher, agent, command }) do
+        local real, effective = uids_of(pid)
+        assert.not_equal(0, real)
+        assert.not_equal(0, effective)
+      end
+      if IS_ROOT then
+        assert.not_equal(uids_of(agent), uids_of(command))
+      end
+      local status = env.read(("/proc/%d/status"):format(command))
+      for _, set in ipairs({ "Inh", "Prm", "Eff", "Amb" }) do
+        assert.equal("0000000000000000",
+          status:match("Cap" .. set .. ":%s+(%x+)"))
+      end
+      assert.equal("1", status:match("NoNewPrivs:%s+(%d)"))
+      assert.equal("2", status:match("Seccomp:%s+(%d)"))
+      assert.is_true(p.pid > 0)
+    end)
+
+  if IS_ROOT then
+    test("control: with the host's ids root's files are read", function(P)
+      local weak <close> = P.open(WEAK)
+      local sb <close> = weak:create({
+        mounts = SHADOW, settings = { weaken = "uids" },
+      })
+      assert.equal("r", sb:output({ "head", "-c1", "/host-etc/shadow" }))
+    end)
+  else
+    pending("attack 1, control: only root's sandboxes could be root outside")
+  end
+
+  test("two sandboxes never have the same ids", function(P)
+    if not IS_ROOT then
+      return
+    end
+    local before = backends.first_processes()
+    local open <close> = P.open("bwrap")
+    local seen = {}
+    for _ = 1, 10 do
+      open:create()
+    end
+    for pid in pairs(backends.first_processes()) do
+      if not before[pid] then
+        local uid = uids_of(child_of(child_of(pid)))
+        assert.is_nil(seen[uid])
+        seen[uid] = true
+      end
+    end
+  end)
+end)
+
+describe("attack 26:", function()
+  test("another sandbox of the same user is not there", function(P)
+    local one <close> = P.sandbox({ backend = "bwrap", name = "attack-26" })
+    local two <close> = P.sandbox({ backend = "bwrap" })
+    local p <close> = one:spawn({ "sleep", "4242" })
+    one.fs:write("secret", "of one")
+    local r = two:exec([[
+      ls /workspace; pgrep -f 'sleep 424[2]'; kill -9 $(seq 2 3000) 2>/dev/null
+      find / -xdev -name secret 2>/dev/null; ls /tmp /dev/shm /home/sandbox
+    ]])
+    assert.falsy(r.stdout:find("secret", 1, true))
+    assert.falsy(r.stdout:find("%d"))
+    assert.is_nil(p:poll())
+    assert.equal("of one", one.fs:read("secret"))
+  end)
+end)
+
+describe("attack 27:", function()
+  -- Who dies, as a function of the keeper's pid.
+  local VICTIMS = {
+    keeper = function(keeper)
+      return keeper
+    end,
+    bwrap = child_of,
+    agent = function(keeper)
+      return child_of(child_of(keeper))
+    end,
+  }
+
+  for name, victim in pairs(VICTIMS) do
+    test("the " .. name .. " is killed in the middle of calls", function(P)
+      local other <close> = P.sandbox({ backend = "bwrap" })
+      local before = backends.first_processes()
+      local sb = P.sandbox({ backend = "bwrap" })
+      local keeper = new_keeper(before)
+      local launcher = child_of(keeper)
+      local agent = child_of(launcher)
+      local p = sb:spawn({ "sh", "-c", "echo partial; sleep 60" })
+      assert.equal("partial\n", p:read().data)
+      env.sh("kill -9 " .. victim(keeper))
+      local err = select(2, pcall(p.wait, p))
+      assert.is_true(errors.is(err, "ConnectionError"), tostring(err))
+      assert.equal("PCO_EGONE", err.code)
+      assert.equal("dead", sb:info().state)
+      err = select(2, pcall(sb.exec, sb, { "true" }))
+      assert.is_true(errors.is(err, "ConnectionError"), tostring(err))
+      assert.is_true(sb:close())
+      for _, pid in ipairs({ keeper, launcher, agent }) do
+        await_end(pid)
+      end
+      assert.equal("fine", other:output("echo fine"))
+    end)
+  end
+
+  -- A killer goes round as long as sandboxes are made. Each try may end either
+  -- way, but in an error of the right kind, and with nothing left.
+  test("they are killed while a sandbox is made", function(P)
+    local open <close> = P.open("bwrap")
+    local self = env.read("/proc/self/stat"):match("^%d+")
+    local killer = io.popen(("for i in $(seq 40); do pkill -9 -P %s "
+      .. "portico-keep; sleep 0.0$((i %% 3)); pkill -9 -n bwrap; done")
+      :format(self), "r")
+    local failed, tries = 0, 0
+    while tries < 60 or (failed == 0 and tries < 500) do
+      tries = tries + 1
+      local ok, sb = pcall(open.create, open)
+      if ok then
+        pcall(sb.close, sb)
+      else
+        failed = failed + 1
+        assert.is_true(errors.is(sb, "ConnectionError")
+          or errors.is(sb, "BackendError"), tostring(sb))
+      end
+    end
+    killer:close()
+    assert.is_true(failed > 0, "no try was hit")
+    local sb <close> = open:create()
+    assert.equal("fine", sb:output("echo fine"))
+  end)
+
+  backends.it(it, BWRAP, "a sandbox outlives the thread that made it",
+    function()
+      -- In the sync facade a backend has a thread, and each sandbox its own;
+      -- here the one that has made it ends first.
+      local portal = require("portico.portal").open()
+      local first = sync.sandbox({ backend = "bwrap", portal = portal })
+      first:close()
+      local open = sync.open("bwrap")
+      local sb <close> = open:create()
+      portal:close()
+      env.sh("sleep 0.1")
+      assert.equal("alive", sb:output("echo alive"))
+      open:close()
+    end)
+
+  test("the host is killed", function(P)
+    local script = os.tmpname()
+    env.write(script, ([[
+      local P = require(%q)
+      P.run(function()
+        local sb = P.sandbox({ backend = "bwrap" })
+        sb:spawn("trap '' TERM HUP INT; setsid sleep 60 & sleep 60")
+        print((io.open("/proc/self/stat"):read("n")))
+        io.stdout:flush()
+        P.sleep(60)
+      end)
+    ]]):format(facades.module_name(P)))
+    local host = io.popen("exec lua5.4 " .. script)
+    local pid = host:read("n")
+    local keeper = child_of(pid)
+    local launcher = child_of(keeper)
+    local agent = child_of(launcher)
+    env.sh("kill -9 " .. pid)
+    host:close()
+    os.remove(script)
+    for _, one in ipairs({ keeper, launcher, agent }) do
+      await_end(one)
+    end
+  end)
+end)
+
+it("leave nothing behind", nothing_left)
