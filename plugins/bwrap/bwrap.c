@@ -35,13 +35,35 @@ static void answer_end(pco_sandbox *s) {
     host->log(host, 1, left);
 }
 
-static void on_sandbox_ended(bwrap_keeper *k) {
-  pco_sandbox *s = BWRAP_CONTAINER(k, pco_sandbox, keeper);
+static void has_ended(pco_sandbox *s) {
   pco_backend *b = s->backend;
   answer_end(s);
   bwrap_sandbox_free(s);
   b->work--;
   bwrap_settle(b);
+}
+
+static void on_sandbox_ended(bwrap_keeper *k) {
+  has_ended(BWRAP_CONTAINER(k, pco_sandbox, keeper));
+}
+
+static void on_image_left(bwrap_image_wait *w, const char *path,
+                          const pco_error *err) {
+  (void)path;
+  (void)err;
+  has_ended(BWRAP_CONTAINER(w, pco_sandbox, wait));
+}
+
+/* Whatever it has: a keeper, or an image that it waits for, or neither. */
+static void end_what_it_has(pco_sandbox *s, uint32_t grace_ms) {
+  if (s->started) {
+    bwrap_keeper_end(&s->keeper, grace_ms, on_sandbox_ended);
+  } else if (s->wait.unpack) {
+    s->wait.fn = on_image_left;
+    bwrap_image_leave(&s->wait);
+  } else {
+    has_ended(s);
+  }
 }
 
 void bwrap_sandbox_end(pco_sandbox *s, uint32_t grace_ms) {
@@ -60,7 +82,7 @@ void bwrap_sandbox_end(pco_sandbox *s, uint32_t grace_ms) {
   }
   s->inquest = NULL;
   b->work++;
-  bwrap_keeper_end(&s->keeper, grace_ms, on_sandbox_ended);
+  end_what_it_has(s, grace_ms);
 }
 
 static int bwrap_destroy(pco_sandbox *s, pco_op *op) {
@@ -153,12 +175,7 @@ static int bwrap_destroy_id(pco_backend *b, const char *id, pco_op *op) {
     return 0;
   }
   free(e);
-  if (rc == 0)
-    b->host->complete(b->host, op, NULL);
-  else
-    pco_fail(b->host, op, rc, PCO_SOURCE_PLUGIN,
-             "cannot end the sandbox %s: %s", id,
-             rc == UV_EBUSY ? "it is being made" : uv_strerror(rc));
+  plugin_fail_end(b->host, op, id, rc);
   return 0;
 }
 
@@ -176,9 +193,24 @@ static int check_path(const char *key, const char *value, pco_error *err) {
                        "%s '%.200s' is not an absolute path", key, value);
 }
 
+static uint64_t image_max(const char *value) {
+  char *end;
+  errno = 0;
+  uint64_t bytes = value ? strtoull(value, &end, 10) : BWRAP_IMAGE_MAX;
+  bool good = !value || (*value >= '1' && *value <= '9' && !*end && !errno);
+  return good && bytes <= INT64_MAX ? bytes : 0;
+}
+
+static int check_image_max(const char *value, pco_error *err) {
+  if (image_max(value) > 0)
+    return 0;
+  return pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
+                       "image_max '%.64s' is not a number of bytes", value);
+}
+
 static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
-  static const char *const known[] = {"bwrap", "cache",    "cgroup",
-                                      "uids",  "id_range", NULL};
+  static const char *const known[] = {"bwrap",    "cache",     "cgroup", "uids",
+                                      "id_range", "image_max", NULL};
   static const char *const paths[] = {"bwrap", "cache", NULL};
   int rc = pco_settings_check(settings, n, known, err);
   for (size_t i = 0; rc == 0 && paths[i]; i++)
@@ -187,6 +219,8 @@ static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
   if (rc == 0 && cgroup && !pco_streq(cgroup, "auto") &&
       !pco_streq(cgroup, "none"))
     rc = check_path("cgroup", cgroup, err);
+  if (rc == 0)
+    rc = check_image_max(pco_setting_get(settings, n, "image_max"), err);
   const char *uids = pco_setting_get(settings, n, "uids");
   if (rc == 0 && uids && !pco_streq(uids, "auto") && !pco_streq(uids, "one") &&
       !pco_streq(uids, "two"))
@@ -226,13 +260,16 @@ static pco_backend *backend_create(const pco_pair *settings, size_t n) {
   pco_backend *b = calloc(1, sizeof *b);
   if (!b)
     return NULL;
+  char cache[64];
+  bwrap_cache_default(cache, sizeof cache);
+  b->image_max = image_max(pco_setting_get(settings, n, "image_max"));
   const char *uids = pco_setting_get(settings, n, "uids");
   b->uids = pco_streq(uids, "one")   ? BWRAP_UIDS_ONE
             : pco_streq(uids, "two") ? BWRAP_UIDS_TWO
                                      : BWRAP_UIDS_AUTO;
   if (copy(&b->program, settings, n, "bwrap", NULL) &&
       copy(&b->cgroup, settings, n, "cgroup", "auto") &&
-      copy(&b->cache, settings, n, "cache", NULL) &&
+      copy(&b->cache, settings, n, "cache", cache) &&
       copy(&b->id_range, settings, n, "id_range", NULL))
     return b;
   backend_free(b);

@@ -103,6 +103,15 @@ void plugin_table_unlock(plugin_table *t) {
   pthread_mutex_unlock(&t->lock);
 }
 
+void plugin_fail_end(const pco_host *host, pco_op *op, const char *id, int rc) {
+  int code = rc ? rc : UV_ENOENT;
+  pco_fail(host, op, code, PCO_SOURCE_PLUGIN, "cannot end the sandbox %s: %s",
+           id,
+           code == UV_EBUSY    ? "it is being made"
+           : code == UV_ENOENT ? "there is none"
+                               : uv_strerror(code));
+}
+
 /* ---- list --------------------------------------------------------------- */
 
 static pco_sandbox_info info_of(const plugin_entry *e, const char *owner) {

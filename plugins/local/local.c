@@ -73,12 +73,7 @@ static int local_destroy_id(pco_backend *b, const char *id, pco_op *op) {
   }
   free(dir);
   local_ending_free(e);
-  if (rc == 0)
-    b->host->complete(b->host, op, NULL);
-  else
-    pco_fail(b->host, op, rc, PCO_SOURCE_PLUGIN,
-             "cannot end the sandbox %s: %s", id,
-             rc == UV_EBUSY ? "it is being made" : uv_strerror(rc));
+  plugin_fail_end(b->host, op, id, rc);
   return 0;
 }
 

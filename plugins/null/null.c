@@ -222,7 +222,11 @@ static int null_destroy_id(pco_backend *b, const char *id, pco_op *op) {
   pthread_mutex_unlock(&table_lock);
   if (own)
     end_unlisted(b);
-  b->host->complete(b->host, op, NULL);
+  if (s)
+    b->host->complete(b->host, op, NULL);
+  else
+    pco_fail(b->host, op, UV_ENOENT, PCO_SOURCE_PLUGIN,
+             "cannot end the sandbox %s: there is none", id);
   return 0;
 }
 

@@ -425,15 +425,20 @@ static command_fn *find_command(const char *name) {
 static bool refuse(pco_sandbox *s, const pco_spawn_opts *o, pco_op *op) {
   const pco_host *host = s->backend->host;
   const char *name = o->argv[0];
-  const char *what = o->flags & PCO_SPAWN_PTY       ? "no terminals (pty)"
-                     : o->user                      ? "no users (user)"
-                     : pco_limits_wanted(o->limits) ? "no limits (limits)"
+  const char *what = o->flags & PCO_SPAWN_PTY ? "no terminals (pty)"
+                     : o->user                ? "no users (user)"
                      : pco_streq(name, "/bin/sh") || pco_streq(name, "sh")
                          ? "no shell; give a sequence like {\"echo\", \"hi\"}"
                          : NULL;
   if (what) {
     pco_fail(host, op, PCO_EUNSUPPORTED, PCO_SOURCE_PLUGIN, "null has %s",
              what);
+    return true;
+  }
+  if (pco_limits_wanted(o->limits)) {
+    pco_fail(host, op, PCO_EUNSUPPORTED, PCO_SOURCE_PLUGIN,
+             "null cannot do '%s': its commands are not processes; use bwrap",
+             pco_wants_name(pco_limits_wanted(o->limits)));
     return true;
   }
   if (!find_command(name)) {

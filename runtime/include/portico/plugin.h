@@ -480,9 +480,10 @@ typedef struct pco_backend_api {
    * asked it to shut down and closed the stream before.  Mandatory.  No
    * result. */
   int (*destroy)(pco_sandbox *s, pco_op *op);
-  /* The same for any sandbox that list() shows, without an agent's help; an id
-   * that is unknown or gone is a success.  A handle of it stays valid and
-   * answers PCO_EGONE.  No result. */
+  /* The same for any sandbox that list() shows, without an agent's help;
+   * UV_ENOENT if there is none of that id (for the caller of the host that is
+   * no error, just nothing to do).  A handle of it stays valid and answers
+   * PCO_EGONE.  No result. */
   int (*destroy_id)(pco_backend *b, const char *id, pco_op *op);
   /* Frees s, leaves the sandbox running.  No result. */
   int (*detach)(pco_sandbox *s, pco_op *op);

@@ -1,0 +1,313 @@
+-- The bwrap backend by itself: what a sandbox is like inside, what create()
+-- refuses and how, and what is said where it cannot work.
+
+local lfs = require("lfs")
+local backends = require("spec.support.backends")
+local env = require("spec.support.env")
+local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
+
+local raises = facades.raises
+local nothing_left = leaks.frame()
+
+-- A test in both facades with an open backend.
+local function test(name, fn, settings)
+  for _, facade in ipairs(facades.list) do
+    backends.it(it, backends.bwrap, name .. " [" .. facade.name .. "]",
+      function()
+        facades.call(facade, function(P)
+          local backend <close> = P.open("bwrap", settings)
+          fn(backend, P)
+        end)
+      end)
+  end
+end
+
+local function has(text, words)
+  assert.truthy(text:find(words, 1, true), text .. "\nlacks: " .. words)
+end
+
+-- A directory that everybody may read; removed after the test.
+local function with_dir(fn)
+  local dir = env.tmpdir()
+  env.sh("chmod 755 " .. dir)
+  local ok, err = pcall(fn, dir)
+  env.rmdir(dir)
+  if not ok then
+    error(err, 0)
+  end
+end
+
+describe("inside of bwrap", function()
+  test("there is a small world", function(backend)
+    local sb <close> = backend:create()
+    assert.equal("sandbox", sb:output("hostname"))
+    assert.equal("sandbox", sb:output("whoami"))
+    assert.equal("1000:1000", sb:output("echo $(id -u):$(id -g)"))
+    assert.equal("/workspace", sb:output("pwd"))
+    assert.equal("/home/sandbox", sb:output("cd; pwd"))
+    assert.equal("HOME LANG PATH PWD TMPDIR USER",
+      sb:output("env | grep -v ^_ | cut -d= -f1 | LC_ALL=C sort | xargs"))
+    assert.equal("bin dev etc home proc run sbin tmp usr var workspace",
+      sb:output("ls / | grep -v ^lib | xargs"))
+    assert.equal("1", sb:output("ls -d /proc/[0-9]* | grep -c /proc/1$"))
+    assert.equal("lo", sb:output("ls /sys/class/net 2>/dev/null || "
+      .. "sed -n 's/^ *\\([a-z0-9]*\\):.*/\\1/p' /proc/net/dev"))
+    assert.equal("ok", sb:output("echo ok >/dev/stdout"))
+    assert.equal("ok", sb:output("exec 3</dev/null; echo ok 2>/dev/stderr"))
+  end)
+
+  test("only four places can be written", function(backend)
+    local sb <close> = backend:create()
+    for _, place in ipairs({ "/workspace", "/home/sandbox", "/tmp",
+      "/dev/shm", "/var/tmp" }) do
+      assert.equal("x", sb:output("echo x >" .. place .. "/f; cat "
+        .. place .. "/f"))
+    end
+    local open = sb:output([[find / -xdev \( -type d -o -type f \) -writable \
+      -not -path '/proc/*' 2>/dev/null | xargs]])
+    assert.equal("", open:gsub("/workspace%S*", ""):gsub("/tmp%S*", "")
+      :gsub("/home/sandbox%S*", ""):gsub("/dev/shm%S*", "")
+      :gsub("%s", ""))
+    assert.equal(1, sb:exec("echo x >/dev/null2").code ~= 0 and 1 or 0)
+  end)
+
+  test("the host's loopback is not there", function(backend)
+    local sb <close> = backend:create()
+    assert.equal(7, sb:exec("exec 2>/dev/null; ip link 2>&1 | grep -q eth && "
+      .. "exit 1; exit 7").code)
+  end)
+
+  test("disk bounds everything together", function(backend)
+    local sb <close> = backend:create({ limits = { disk = 8 << 20 } })
+    local r = sb:exec("head -c 6M /dev/zero >/tmp/a; "
+      .. "head -c 6M /dev/zero >/workspace/b; stat -c %s /tmp/a")
+    assert.equal(tostring(6 << 20), r.stdout:match("%d+"))
+    has(r.stderr, "No space left on device")
+    raises("LimitError", sb.fs.write, sb.fs, "c", ("x"):rep(6 << 20))
+    assert.is_true(sb.fs:remove("/tmp/a"))
+    sb.fs:write("c", "room again")
+  end)
+
+  test("list and destroy know it by its id", function(backend, P)
+    local sb = backend:create({ name = "bwrap-spec", labels = { a = "b" } })
+    local other <close> = P.open("bwrap")
+    local info
+    for _, each in ipairs(other:list()) do
+      info = each.id == "bwrap-spec" and each or info
+    end
+    assert.equal("running", info.state)
+    assert.same({ a = "b" }, info.labels)
+    raises("AlreadyExistsError", backend.create, backend,
+      { name = "bwrap-spec" })
+    assert.is_true(other:destroy("bwrap-spec"))
+    assert.is_false(other:destroy("bwrap-spec"))
+    local err = raises("ConnectionError", sb.exec, sb, "true")
+    assert.equal("PCO_EGONE", err.code)
+    sb:close()
+  end)
+end)
+
+describe("mounts of bwrap", function()
+  test("are read-only unless said", function(backend)
+    with_dir(function(dir)
+      env.write(dir .. "/file", "host")
+      env.sh("mkdir -m 777 " .. dir .. "/open; chmod 644 " .. dir .. "/file")
+      local sb <close> = backend:create({
+        mounts = {
+          { source = dir, target = "/mnt/deep/ro" },
+          { source = dir .. "/open", target = "/rw", read_only = false },
+          { source = dir .. "/file", target = "/etc/one-file" },
+        },
+      })
+      assert.equal("host", sb:output("cat /mnt/deep/ro/file"))
+      assert.equal("host", sb.fs:read("/etc/one-file"))
+      local r = sb:exec("echo x >/mnt/deep/ro/open/f")
+      has(r.stderr, "Read-only file system")
+      sb:exec("echo out >/rw/f", { check = true })
+      assert.equal("out\n", env.read(dir .. "/open/f"))
+      env.sh("rm -f " .. dir .. "/open/f")
+      assert.equal(0, sb:exec("test -x /mnt && test -x /mnt/deep").code)
+    end)
+  end)
+
+  test("with bad sources are refused", function(backend)
+    local function refused(class, source, words)
+      local err = raises(class, backend.create, backend, {
+        mounts = { { source = source, target = "/x" } },
+      })
+      has(err.message, words)
+      return err
+    end
+    local err = refused("NotFoundError", "/no/such/dir", "/no/such/dir")
+    assert.equal("/no/such/dir", err.path)
+    refused("InvalidArgumentError", "relative", "absolute")
+    local build = os.getenv("PORTICO_BUILD")
+    for _, own in ipairs({ "/lib/portico/plugins", "/lib/portico", "/lib", "",
+      "/libexec/portico", "/libexec/portico/portico-agent" }) do
+      refused("PermissionError", build .. own, "Portico's own")
+    end
+    refused("PermissionError", "/", "Portico's own")
+  end)
+
+  test("with bad targets are refused", function(backend)
+    for target, words in pairs({
+      ["relative"] = "absolute",
+      ["/"] = "absolute",
+      ["/a/../b"] = "absolute",
+      ["/a/./b"] = "absolute",
+      ["/proc/x"] = "/proc",
+      ["/dev"] = "/dev",
+      ["/sys"] = "/sys",
+    }) do
+      has(raises("InvalidArgumentError", backend.create, backend, {
+        mounts = { { source = "/usr", target = target } },
+      }).message, words)
+    end
+    has(raises("PermissionError", backend.create, backend, {
+      mounts = { { source = "/usr", target = "/usr/not-there" } },
+    }).message, "has no place")
+  end)
+end)
+
+describe("create of bwrap refuses", function()
+  test("what it cannot do, by name", function(backend)
+    for option, value in pairs({
+      network = "bridge", user = "root",
+    }) do
+      has(raises("UnsupportedError", backend.create, backend,
+        { [option] = value }).message, option)
+    end
+  end)
+
+  test("nonsense", function(backend)
+    has(raises("InvalidArgumentError", backend.create, backend,
+      { name = "../x" }).message, "../x")
+    has(raises("InvalidArgumentError", backend.create, backend,
+      { limits = { disk = 4096 } }).message, "disk")
+    has(raises("InvalidArgumentError", backend.create, backend,
+      { limits = { memory = 1000 } }).message, "memory")
+    has(raises("InvalidArgumentError", backend.create, backend,
+      { settings = { weaken = "seccomp" } }).message, "weaken")
+    local err = raises("NotFoundError", backend.create, backend,
+      { cwd = "/no/such" })
+    has(err.message, "/no/such")
+  end)
+
+  it("settings that are none", function()
+    local sync = require("portico.sync")
+    for settings, words in pairs({
+      [{ uids = "three" }] = "three",
+      [{ bwrap = "bwrap" }] = "absolute",
+      [{ cache = "x" }] = "absolute",
+      [{ cgroup = "x" }] = "absolute",
+      [{ uid = "two" }] = "did you mean 'uids'",
+    }) do
+      has(raises("InvalidArgumentError", sync.open, "bwrap", settings).message,
+        words)
+    end
+    if env.is_root() then
+      local backend <close> = sync.open("bwrap", { uids = "one" })
+      has(raises("UnsupportedError", backend.create, backend).message, "root")
+    end
+  end)
+end)
+
+describe("where bwrap cannot work", function()
+  local function with_program(text, fn)
+    with_dir(function(dir)
+      local program = dir .. "/bwrap"
+      env.write(program, text)
+      env.sh("chmod 755 " .. program)
+      fn(program)
+    end)
+  end
+
+  -- create() and probe() with a bubblewrap that is none.
+  local function without(P, program, words)
+    local backend <close> = P.open("bwrap", { bwrap = program })
+    local err = raises("UnavailableError", backend.create, backend)
+    for _, word in ipairs(words) do
+      has(err.message, word)
+    end
+    has(err.message, 'backend = "local"')
+    local isolation = backend:probe().capabilities.isolation
+    assert.equal("missing", isolation.level)
+    has(isolation.reason, words[1])
+  end
+
+  facades.both(it, "it says which package is missing", function(P)
+    without(P, "/no/such/bwrap", { "/no/such/bwrap", "package bubblewrap" })
+  end)
+
+  facades.both(it, "it says that bubblewrap is too old", function(P)
+    with_program("#!/bin/sh\necho 'bwrap: Unknown option --clearenv' >&2\n"
+      .. "exit 1\n", function(program)
+      without(P, program, { "too old", "0.8" })
+    end)
+  end)
+
+  facades.both(it, "it says what the kernel forbids", function(P)
+    with_program("#!/bin/sh\necho 'bwrap: No permissions to create new "
+      .. "namespace, likely because ...' >&2\nexit 1\n", function(program)
+      without(P, program, { "new namespace" })
+    end)
+  end)
+
+  facades.both(it, "it says that the program cannot be run", function(P)
+    with_program("no program", function(program)
+      without(P, program, { "cannot execute", program })
+    end)
+  end)
+
+  facades.both(it, "a launcher that hangs ends with its caller", function(P)
+    with_program("#!/bin/sh\nexec sleep 600\n", function(program)
+      local backend <close> = P.open("bwrap", { bwrap = program })
+      local err = raises("TimeoutError", backend.create, backend,
+        { timeout = 0.3 })
+      assert.equal("PCO_ECALLTIMEOUT", err.code)
+    end)
+  end)
+
+  facades.both(it, "a launcher that talks without an end is heard to its end",
+    function(P)
+      with_program("#!/bin/sh\nyes bla | head -c 1000000 >&2\n"
+        .. "echo last words >&2\nexit 3\n", function(program)
+        local backend <close> = P.open("bwrap", { bwrap = program })
+        local err = raises("ConnectionError", backend.create, backend)
+        has(err.message, "last words")
+      end)
+    end)
+end)
+
+describe("probe of bwrap", function()
+  test("tells what works", function(backend)
+    local caps = backend:probe().capabilities
+    for _, name in ipairs({ "isolation", "network.none", "limits.disk",
+      "limits.open_files", "image", "mounts", "signals" }) do
+      assert.equal("native", caps[name].level, name)
+    end
+    assert.truthy(caps["limits.memory"].reason)
+    assert.equal("missing", caps.pty.level)
+    local ids = caps.isolation.reason
+    has(ids, env.is_root() and "two ids" or "share your id")
+  end)
+
+  if not env.is_root() and lfs.attributes("/usr/bin/newuidmap") then
+    test("two ids where the user has a range", function(backend)
+      local caps = backend:probe().capabilities
+      if caps.isolation.level == "missing" then
+        pending("no two ids here: " .. caps.isolation.reason)
+      end
+      local sb <close> = backend:create()
+      has(caps.isolation.reason, "two ids")
+      assert.equal("2", sb:output("wc -l </proc/self/uid_map"):match("%d+"))
+      assert.equal("sandbox", sb:output("whoami"))
+      sb.fs:write("f", "x")
+      assert.equal("sandbox\nx", sb:output("stat -c %U f; cat f"))
+      assert.equal("ok", sb:output("echo ok >/dev/stdout"))
+    end, { uids = "two" })
+  end
+end)
+
+it("nothing is left", nothing_left)
