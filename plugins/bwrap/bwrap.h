@@ -8,7 +8,10 @@
  *   ids.c      which ids of the host sandboxes may have
  *   profile.c  from a plan to the words of the keeper and of bubblewrap
  *   filter.c   the system calls
- *   image.c    root directories out of tar files
+ *   limits.c   memory, pids, cpus, open files
+ *   image.c    what an image is: a root directory, or a tar
+ *   image_tar.c    from a tar to a root directory, image_step.c by step
+ *   image_cache.c  where these are kept
  *   create.c   the beginning of a sandbox
  *   keeper.c   the process outside that a sandbox lives and dies with
  *   failure.c  why it did not work, and what to do about it
@@ -26,6 +29,9 @@
 
 #include "../common/environment.h"
 #include "../common/table.h"
+#include "image.h"
+#include "image_cache.h"
+#include "image_tar.h"
 #include "keeper.h"
 #include "portico/plugin.h"
 #include "portico/plugin_util.h"
@@ -35,6 +41,7 @@
 #define BWRAP_IMAGE_FD      (PCO_KEEPER_FIRST_FD + 1) /* the agent's program */
 #define BWRAP_AGENT_PROGRAM "/proc/self/fd/7"
 _Static_assert(BWRAP_IMAGE_FD == 7, "it is a part of that name");
+#define BWRAP_INPUT_FD PCO_KEEPER_FIRST_FD /* what bwrap_launch() was given */
 
 #define BWRAP_WORKSPACE "/workspace"
 #define BWRAP_HOME      "/home/sandbox"
@@ -42,6 +49,9 @@ _Static_assert(BWRAP_IMAGE_FD == 7, "it is a part of that name");
 
 /* Without a `disk` limit a sandbox may write this much, in bytes. */
 #define BWRAP_DISK (UINT64_C(1) << 30)
+
+/* Without the setting `image_max` an image may have this many bytes. */
+#define BWRAP_IMAGE_MAX (UINT64_C(8) << 30)
 
 #define BWRAP_CONTAINER(ptr, type, member)                                     \
   ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
@@ -56,31 +66,16 @@ struct pco_backend {
   const pco_host *host;
   const pco_host_spawn_api *spawner;
   const pco_host_agent_api *agents;
-  char *program;  /* of bubblewrap, absolute; NULL: to be searched for */
-  char *cgroup;   /* where cgroups are made, or "auto" */
-  char *cache;    /* of images; NULL: the default */
+  char *program; /* of bubblewrap, absolute; NULL: to be searched for */
+  char *cgroup;  /* where cgroups are made, or "auto" */
+  char *cache;   /* of images */
+  uint64_t image_max;
   char *id_range; /* "FIRST:COUNT", or NULL */
   bwrap_uids uids;
   pco_sandbox *sandboxes; /* by ->next */
-  unsigned work;          /* ends and other processes that run */
-  pco_op *closing;        /* the op of close(), or NULL */
-};
-
-struct pco_sandbox {
-  plugin_entry entry; /* first; its process is the keeper */
-  pco_sandbox *next;  /* of the same backend */
-  pco_backend *backend;
-  bwrap_keeper keeper;
-  uint32_t wants;   /* PCO_WANTS_* of limits */
-  uint32_t flags;   /* PCO_CREATE_* */
-  char *cwd;        /* inside */
-  int agent_fd;     /* the host's end, until it is handed over; or -1 */
-  bool alive;       /* create() has succeeded */
-  pco_op *creating; /* or NULL */
-  pco_op *inquest;  /* a cause_of_death() that waits, or NULL */
-  pco_op *ending;   /* destroy(), or NULL */
-  int failed;       /* why create() failed, told once everything has ended */
-  char why[PCO_MESSAGE_MAX];
+  struct bwrap_unpack *unpacks;
+  unsigned work;   /* ends and other processes that run */
+  pco_op *closing; /* the op of close(), or NULL */
 };
 
 /* ---- options.c ---- */
@@ -96,17 +91,40 @@ typedef struct bwrap_plan {
   const char *program; /* the backend's */
   bool two_ids;
   uint32_t first_uid, first_gid, n_ids;
-  const char *const *command; /* the first process, static; NULL: an agent */
-  char *image; /* a root directory, or NULL for this machine's system */
+  const char *const *command; /* the first process, in memory of the caller;
+                                 NULL: an agent */
+  bool no_agent;              /* nor anything else that needs a second id */
+  bwrap_image image;          /* none: this machine's system */
   bwrap_mount *mounts;
   size_t n_mounts;
   char *cwd; /* inside */
   bool host_network;
   uint64_t disk, inodes;
   pco_limits limits; /* zero: none */
+  bool strict;
   plugin_environment env;
   char *weaken; /* builds for tests only; else NULL */
 } bwrap_plan;
+
+struct pco_sandbox {
+  plugin_entry entry; /* first; its process is the keeper */
+  pco_sandbox *next;  /* of the same backend */
+  pco_backend *backend;
+  bwrap_plan plan;       /* until its keeper is started */
+  bwrap_image_wait wait; /* before that, maybe */
+  bool started;          /* its keeper was: */
+  bwrap_keeper keeper;
+  uint32_t wants;   /* PCO_WANTS_* of limits */
+  uint32_t flags;   /* PCO_CREATE_* */
+  char *cwd;        /* inside */
+  int agent_fd;     /* the host's end, until it is handed over; or -1 */
+  bool is_weak;     /* builds for tests: limits are left out */
+  pco_op *creating; /* or NULL */
+  pco_op *inquest;  /* a cause_of_death() that waits, or NULL */
+  pco_op *ending;   /* destroy(), or NULL */
+  int failed;       /* why create() failed, told once everything has ended */
+  char why[PCO_MESSAGE_MAX];
+};
 
 /* Fills p from what create() was asked for.  0, or a negative code and *err. */
 int bwrap_plan_init(bwrap_plan *p, pco_backend *b, const pco_create_opts *o,
@@ -115,6 +133,10 @@ int bwrap_plan_init(bwrap_plan *p, pco_backend *b, const pco_create_opts *o,
  * every sandbox has. */
 int bwrap_plan_init_command(bwrap_plan *p, pco_backend *b,
                             const char *const *command, pco_error *err);
+/* Makes a directory of the host the working directory of such a command, and
+ * the only one of the host's that it can write.  It runs without capabilities
+ * and is not root inside: tar relies on rights that a root would have. */
+int bwrap_plan_work_in(bwrap_plan *p, const char *dir);
 void bwrap_plan_deinit(bwrap_plan *p);
 /* The directory of this plugin, without links: "" if it cannot be told. */
 void bwrap_own_dir(char out[PATH_MAX]);
@@ -126,11 +148,33 @@ int bwrap_choose_ids(const pco_backend *b, bwrap_plan *p, pco_error *err);
 
 /* ---- profile.c ---- */
 
+/* True if the build is one for tests and `what` is to be left out. */
+bool bwrap_is_weak(const bwrap_plan *p, const char *what);
+
 /* Starts a keeper for p.  `id` names its cgroup, `agent_fd` is the stream for
- * the agent (or -1).  0, or a negative code and *err. */
+ * the agent, or what a command reads (or -1).  0, or a negative code and *err.
+ */
 int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
                  const char *id, int agent_fd,
                  void (*on_report)(bwrap_keeper *k), pco_error *err);
+
+/* ---- limits.c ---- */
+
+/* Gives the name of its cgroup; "" for none. */
+void bwrap_limits_name(char *out, size_t size, const pco_backend *b,
+                       const bwrap_plan *p, const char *id);
+/* Adds the keeper's words about cgroups, and the agent's options. */
+void bwrap_limits_keeper(bwrap_words *w, const pco_backend *b,
+                         const bwrap_plan *p, const char *id);
+void bwrap_limits_agent(bwrap_words *w, const pco_backend *b,
+                        const bwrap_plan *p);
+/* Holds what the keeper could do against what create() was asked for.  0, or
+ * PCO_EUNAVAILABLE and *err. */
+int bwrap_limits_check(const pco_sandbox *s, const pco_keeper_report *r,
+                       pco_error *err);
+/* Why the keeper's cgroups do not hold a limit ("memory"). */
+void bwrap_limits_reason(const pco_keeper_report *r, const char *what,
+                         char *out, size_t size);
 
 /* ---- create.c ---- */
 

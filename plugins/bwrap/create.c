@@ -5,10 +5,11 @@
  * create() completes as soon as the keeper says that cgroups are made and
  * bubblewrap runs; the host's HELLO then waits in the agent's stream, so that
  * nobody waits twice.  If bubblewrap fails after that, the stream ends, and
- * cause_of_death() tells the host why.
+ * cause_of_death() tells the host why.  An image that is a tar comes before the
+ * keeper (image_tar.h); the plan waits for it in the sandbox.
  *
- * Whatever fails goes one way: s->failed says so, and once the keeper has ended
- * the op does (bwrap_sandbox_end).
+ * Whatever fails goes one way: s->failed says so, and once the keeper, or the
+ * making of the image, has ended the op does (bwrap_sandbox_end).
  */
 #include "bwrap.h"
 
@@ -24,12 +25,14 @@ void bwrap_sandbox_free(pco_sandbox *s) {
   if (s->agent_fd >= 0)
     close(s->agent_fd);
   free(s->cwd);
+  bwrap_plan_deinit(&s->plan);
   plugin_entry_deinit(&s->entry);
   free(s);
 }
 
+/* The plan becomes its own. */
 static pco_sandbox *sandbox_create(pco_backend *b, const pco_create_opts *o,
-                                   const bwrap_plan *p) {
+                                   bwrap_plan *p) {
   pco_sandbox *s = calloc(1, sizeof *s);
   if (!s)
     return NULL;
@@ -38,6 +41,9 @@ static pco_sandbox *sandbox_create(pco_backend *b, const pco_create_opts *o,
   s->flags = o->flags;
   s->wants = pco_limits_wanted(o->limits);
   s->cwd = strdup(p->cwd);
+  s->is_weak = bwrap_is_weak(p, "cgroup");
+  s->plan = *p;
+  memset(p, 0, sizeof *p);
   if (plugin_entry_init(&s->entry, o) == 0 && s->cwd)
     return s;
   bwrap_sandbox_free(s);
@@ -83,12 +89,12 @@ static void on_create_report(bwrap_keeper *k) {
   pco_sandbox *s = BWRAP_CONTAINER(k, pco_sandbox, keeper);
   char room[PCO_MESSAGE_MAX];
   pco_error err = pco_error_in(room, sizeof room);
-  if (k->over) {
+  if (k->over)
     bwrap_explain(k, &err);
+  if (k->over || bwrap_limits_check(s, &k->start, &err) < 0)
     fail(s, &err);
-  } else {
+  else
     complete(s);
-  }
 }
 
 static void cancel(void *arg) {
@@ -100,26 +106,70 @@ static void cancel(void *arg) {
 
 /* ---- create ------------------------------------------------------------- */
 
-static int launch(pco_sandbox *s, const bwrap_plan *p, pco_error *err) {
-  pco_backend *b = s->backend;
+static int check_places(const bwrap_plan *p, pco_error *err) {
+  for (size_t i = 0; i < p->n_mounts; i++)
+    if (!bwrap_image_has_place(&p->image, p->mounts[i].target, err))
+      return UV_EINVAL;
+  return 0;
+}
+
+static int launch(pco_sandbox *s, pco_error *err) {
   int pair[2];
+  int rc = check_places(&s->plan, err);
+  if (rc < 0)
+    return rc;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
     return -errno;
   s->agent_fd = pair[0];
-  int rc = bwrap_launch(&s->keeper, b, p, s->entry.id, pair[1],
-                        on_create_report, err);
+  rc = bwrap_launch(&s->keeper, s->backend, &s->plan, s->entry.id, pair[1],
+                    on_create_report, err);
   close(pair[1]);
-  return rc;
+  bwrap_plan_deinit(&s->plan);
+  if (rc < 0)
+    return rc;
+  s->started = true;
+  plugin_table_set_pidfd(&bwrap_table, &s->entry, s->keeper.pidfd);
+  return 0;
 }
 
-static int start(pco_backend *b, const pco_create_opts *o, const bwrap_plan *p,
+/* A failure without a text gets one. */
+static void describe(pco_error *err, int code) {
+  if (!err->message && code != UV_ENOMEM)
+    pco_error_set(err, code, PCO_SOURCE_PLUGIN,
+                  "cannot start the sandbox's keeper: %s", uv_strerror(code));
+  err->code = code;
+}
+
+static void on_image(bwrap_image_wait *w, const char *path,
+                     const pco_error *why) {
+  pco_sandbox *s = BWRAP_CONTAINER(w, pco_sandbox, wait);
+  char room[PCO_MESSAGE_MAX];
+  pco_error err = pco_error_in(room, sizeof room);
+  int rc = why ? why->code : bwrap_image_read(&s->plan.image, path, &err);
+  if (rc == 0)
+    rc = launch(s, &err);
+  if (rc < 0 && !why)
+    describe(&err, rc);
+  if (rc < 0)
+    fail(s, why ? why : &err);
+}
+
+/* Waits for the image first if that has to be made. */
+static int begin(pco_sandbox *s, pco_error *err) {
+  int rc = 1;
+  if (s->plan.image.is_tar)
+    rc = bwrap_image_want(&s->wait, s->backend, &s->plan, on_image, err);
+  return rc > 0 ? launch(s, err) : rc;
+}
+
+static int start(pco_backend *b, const pco_create_opts *o, bwrap_plan *p,
                  pco_op *op, pco_error *err) {
   pco_sandbox *s = sandbox_create(b, o, p);
   if (!s)
     return UV_ENOMEM;
   int rc = plugin_table_add(&bwrap_table, &s->entry, o->name, "bwrap", err);
   if (rc == 0) {
-    rc = launch(s, p, err);
+    rc = begin(s, err);
     if (rc < 0)
       plugin_table_remove(&bwrap_table, &s->entry);
   }
@@ -127,7 +177,6 @@ static int start(pco_backend *b, const pco_create_opts *o, const bwrap_plan *p,
     bwrap_sandbox_free(s);
     return rc;
   }
-  plugin_table_set_pidfd(&bwrap_table, &s->entry, s->keeper.pidfd);
   s->next = b->sandboxes;
   b->sandboxes = s;
   s->creating = op;
@@ -146,10 +195,7 @@ int bwrap_create(pco_backend *b, const pco_create_opts *o, pco_op *op) {
     rc = start(b, o, &plan, op, &err);
   bwrap_plan_deinit(&plan);
   if (rc < 0) {
-    if (!err.message && rc != UV_ENOMEM)
-      pco_error_set(&err, rc, PCO_SOURCE_PLUGIN,
-                    "cannot start the sandbox's keeper: %s", uv_strerror(rc));
-    err.code = rc;
+    describe(&err, rc);
     b->host->fail(b->host, op, &err);
   }
   return 0;

@@ -58,12 +58,30 @@ static void on_control(uv_poll_t *h, int status, int events) {
 
 /* ---- the start ---------------------------------------------------------- */
 
+/* Starts the agent's program; it has fds, 0 first. */
+static int run_agent(pco_backend *b, const char *const *argv,
+                     const char *const *env, const int32_t *fds, size_t n,
+                     int32_t *pidfd, pco_error *err) {
+  int image = b->agents->open_image(b->host, NULL, err);
+  if (image < 0)
+    return image;
+  pco_host_spawn_opts opts = pco_host_spawn_opts_init();
+  opts.exec_fd = image;
+  opts.argv = argv;
+  opts.env = env;
+  opts.cwd = "/";
+  opts.fds = fds;
+  opts.n_fds = n;
+  int rc = b->spawner->spawn(b->host, &opts, pidfd, err);
+  close(image);
+  return rc;
+}
+
 static int spawn(bwrap_keeper *k, int control, int words, const int32_t *fds,
                  size_t n_fds, pco_error *err) {
-  pco_backend *b = k->backend;
   const char *argv[] = {"portico-agent", "--keep", NULL};
   const char *env[] = {NULL};
-  int32_t all[PCO_KEEPER_FIRST_FD + BWRAP_MAX_FDS];
+  int32_t all[PCO_KEEPER_FIRST_FD + BWRAP_MAX_FDS], pidfd = -1;
   int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null_fd < 0)
     return -errno;
@@ -72,20 +90,10 @@ static int spawn(bwrap_keeper *k, int control, int words, const int32_t *fds,
   all[PCO_KEEPER_CONTROL_FD] = control;
   all[PCO_KEEPER_WORDS_FD] = words;
   memcpy(all + PCO_KEEPER_FIRST_FD, fds, n_fds * sizeof *fds);
-  int image = b->agents->open_image(b->host, NULL, err);
-  int rc = image < 0 ? image : 0;
-  if (rc == 0) {
-    pco_host_spawn_opts opts = pco_host_spawn_opts_init();
-    opts.exec_fd = image;
-    opts.argv = argv;
-    opts.env = env;
-    opts.cwd = "/";
-    opts.fds = all;
-    opts.n_fds = PCO_KEEPER_FIRST_FD + n_fds;
-    rc = b->spawner->spawn(b->host, &opts, &k->pidfd, err);
-    close(image);
-  }
+  int rc = run_agent(k->backend, argv, env, all, PCO_KEEPER_FIRST_FD + n_fds,
+                     &pidfd, err);
   close(null_fd);
+  k->pidfd = pidfd;
   return rc;
 }
 
@@ -132,21 +140,48 @@ static void on_closed(uv_handle_t *h) {
   k->on_ended(k);
 }
 
+/* Starts the agent's program to remove the cgroup of a keeper that was killed.
+ * pidfd is that program's from here on. */
+static int start_remover(bwrap_keeper *k) {
+  pco_backend *b = k->backend;
+  const char *argv[] = {"portico-agent", "--remove-cgroup", b->cgroup,
+                        k->cgroup, NULL};
+  const char *env[] = {NULL};
+  int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null_fd < 0)
+    return -errno;
+  int32_t fds[] = {null_fd, null_fd, null_fd}, pidfd = -1;
+  int rc = run_agent(b, argv, env, fds, 3, &pidfd, NULL);
+  close(null_fd);
+  if (rc < 0)
+    return rc;
+  close(k->pidfd);
+  k->pidfd = pidfd;
+  k->removing = true;
+  return 0;
+}
+
 static void on_gone(plugin_wait *w, bool ended) {
   bwrap_keeper *k = BWRAP_CONTAINER(w, bwrap_keeper, wait);
+  uv_loop_t *loop = k->backend->host->loop;
   int code, signo;
   if (!ended && !k->killing) {
     k->killing = true;
     plugin_kill(k->pidfd, SIGKILL);
-    plugin_wait_start(&k->wait, k->backend->host->loop, k->pidfd, KILL_MS,
-                      on_gone);
+    plugin_wait_start(&k->wait, loop, k->pidfd, KILL_MS, on_gone);
     return;
   }
-  k->hangs = !ended;
   plugin_reap(k->pidfd, &code, &signo);
   while (!k->over && read_report(k))
     ;
   k->over = true;
+  if (ended && !k->removing && k->last.type == 0 && k->cgroup[0] &&
+      start_remover(k) == 0) {
+    k->killing = false;
+    plugin_wait_start(&k->wait, loop, k->pidfd, END_MS, on_gone);
+    return;
+  }
+  k->hangs = !ended;
   uv_close((uv_handle_t *)&k->poll, on_closed);
 }
 

@@ -27,8 +27,10 @@ struct bwrap_keeper {
   pco_keeper_report start;
   bool over;              /* no report comes any more: */
   pco_keeper_report last; /* FAILED or ENDED; type 0: it was killed */
+  char cgroup[96];        /* its name; "": there is none */
   bool killing;
-  bool hangs; /* it does not die */
+  bool removing; /* the cgroup, which it could not */
+  bool hangs;    /* it does not die */
   void (*on_report)(bwrap_keeper *k);
   void (*on_ended)(bwrap_keeper *k);
 };

@@ -82,7 +82,8 @@ static bool is_own(const pco_backend *b, const char *source) {
         (parts ? is_inside(real, source) : touches(source, real)))
       return true;
   }
-  return b->cache && touches(source, b->cache);
+  return touches(source, b->cache) ||
+         (realpath(b->cache, real) && touches(source, real));
 }
 
 static bool is_plain_path(const char *path) {
@@ -230,14 +231,15 @@ static int set_cwd(bwrap_plan *p, const char *cwd) {
   return 0;
 }
 
-static int set_image(bwrap_plan *p, const char *image, pco_error *err) {
-  if (!image)
-    return 0;
-  if (*image != '/')
-    return fail(err, UV_EINVAL, "image '%.300s' is not an absolute path",
-                image);
-  p->image = strdup(image);
-  return p->image ? 0 : UV_ENOMEM;
+static int set_image(bwrap_plan *p, const pco_backend *b, const char *image,
+                     pco_error *err) {
+  int rc = image ? bwrap_image_open(&p->image, image, err) : 0;
+  if (rc == 0 && p->image.path && is_own(b, p->image.path))
+    rc = fail(err, UV_EACCES,
+              "image %.300s is, contains or lies in a directory of Portico's "
+              "own; choose another",
+              image);
+  return rc;
 }
 
 static int set_env(bwrap_plan *p, const char *const *changes, pco_error *err) {
@@ -256,11 +258,12 @@ int bwrap_plan_init(bwrap_plan *p, pco_backend *b, const pco_create_opts *o,
   if (rc == 0)
     rc = add_mounts(p, b, o, err);
   if (rc == 0)
-    rc = set_image(p, o->image, err);
+    rc = set_image(p, b, o->image, err);
   if (rc == 0)
     rc = set_cwd(p, o->cwd ? o->cwd : BWRAP_WORKSPACE);
   if (rc == 0)
     rc = set_env(p, o->env, err);
+  p->strict = o->flags & PCO_CREATE_STRICT;
   p->host_network = pco_streq(o->network, "host");
   if (rc == 0)
     rc = find_program(b, p, err);
@@ -277,13 +280,30 @@ int bwrap_plan_init_command(bwrap_plan *p, pco_backend *b,
   return rc;
 }
 
+int bwrap_plan_work_in(bwrap_plan *p, const char *dir) {
+  /* What it writes is to be this user's. */
+  p->two_ids = p->two_ids && geteuid() == 0;
+  bwrap_mount *m = calloc(1, sizeof *m);
+  if (!m)
+    return UV_ENOMEM;
+  p->no_agent = true;
+  m->source = strdup(dir);
+  m->target = strdup("/work");
+  free(p->mounts); /* there are none */
+  p->mounts = m;
+  p->n_mounts = 1;
+  free(p->cwd);
+  p->cwd = strdup("/work");
+  return m->source && m->target && p->cwd ? 0 : UV_ENOMEM;
+}
+
 void bwrap_plan_deinit(bwrap_plan *p) {
   for (size_t i = 0; i < p->n_mounts; i++) {
     free(p->mounts[i].source);
     free(p->mounts[i].target);
   }
   free(p->mounts);
-  free(p->image);
+  bwrap_image_deinit(&p->image);
   free(p->cwd);
   free(p->weaken);
   plugin_environment_deinit(&p->env);

@@ -6,6 +6,7 @@
  */
 #include "bwrap.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,61 +21,62 @@ typedef struct probe {
 
 /* ---- the answer --------------------------------------------------------- */
 
-#define N_CAPABILITIES 18
+#define N_TRIED 10 /* those that the try is about come first */
+
+/* A limit that a cgroup holds, or a resource limit if it can be emulated.
+ * `room` keeps the text. */
+static pco_capability limit(const char *name, const bwrap_keeper *k,
+                            uint32_t bit, bool emulated, char room[512]) {
+  char reason[300];
+  if (k->start.limits & bit)
+    return (pco_capability){name, "a cgroup", PCO_NATIVE, 0};
+  bwrap_limits_reason(&k->start, name + sizeof "limits", reason, sizeof reason);
+  snprintf(room, 512, "no cgroup can be made (%s)%s", reason,
+           emulated ? ": a resource limit of each process" : "");
+  return (pco_capability){name, room, emulated ? PCO_EMULATED : PCO_MISSING, 0};
+}
+
+/* Sets what the try has found out in a list that says that all works. */
+static void judge(pco_capability *c, size_t n, const pco_error *err) {
+  for (size_t i = 0; i < n && err->code != 0; i++)
+    c[i] = (pco_capability){c[i].name, err->message, PCO_MISSING, 0};
+}
 
 static void answer(pco_backend *b, pco_op *op, const pco_error *err,
                    const bwrap_keeper *k, bool two_ids) {
-  uint32_t limits = k ? k->start.limits : 0;
-  bool works = err->code == 0;
-  uint32_t level = works ? PCO_NATIVE : PCO_MISSING;
-  const char *why = works ? NULL : err->message;
-  const char *no_cgroup =
-      works ? "no cgroup can be made here: a resource limit of each process"
-            : why;
-  const pco_capability capabilities[N_CAPABILITIES] = {
-      {"isolation",
-       !works    ? why
-       : two_ids ? "agent and commands have two ids that no account has"
-                 : "agent and commands share your id; uids = \"two\" and a "
-                   "range in /etc/subuid part them",
-       level, 0},
-      {"network.none", why, level, 0},
-      {"limits.memory",
-       limits & PCO_KEEPER_LIMIT_MEMORY ? "a cgroup" : no_cgroup,
-       !works                             ? PCO_MISSING
-       : limits & PCO_KEEPER_LIMIT_MEMORY ? PCO_NATIVE
-                                          : PCO_EMULATED,
-       0},
-      {"limits.pids", limits & PCO_KEEPER_LIMIT_PIDS ? "a cgroup" : no_cgroup,
-       !works                           ? PCO_MISSING
-       : limits & PCO_KEEPER_LIMIT_PIDS ? PCO_NATIVE
-                                        : PCO_EMULATED,
-       0},
-      {"limits.cpus",
-       !works                           ? why
-       : limits & PCO_KEEPER_LIMIT_CPUS ? "a cgroup"
-                                        : "no cgroup can be made here",
-       works && limits & PCO_KEEPER_LIMIT_CPUS ? PCO_NATIVE : PCO_MISSING, 0},
-      {"limits.disk", works ? "the size of a tmpfs" : why, level, 0},
-      {"limits.open_files", why, level, 0},
-      {"pty", "the agent makes no terminals yet", PCO_MISSING, 0},
-      {"signals", why, level, 0},
+  static const bwrap_keeper nothing;
+  static const char ends[] = "a sandbox ends with the process that made it";
+  char memory[512], pids[512], cpus[512];
+  const char *ids = two_ids
+                        ? "agent and commands have two ids that no account has"
+                        : "agent and commands share your id; uids = \"two\" "
+                          "and a range in /etc/subuid part them";
+  k = k ? k : &nothing;
+  pco_capability capabilities[] = {
+      {"isolation", ids, PCO_NATIVE, 0},
+      {"network.none", NULL, PCO_NATIVE, 0},
+      limit("limits.memory", k, PCO_KEEPER_LIMIT_MEMORY, true, memory),
+      limit("limits.pids", k, PCO_KEEPER_LIMIT_PIDS, true, pids),
+      limit("limits.cpus", k, PCO_KEEPER_LIMIT_CPUS, false, cpus),
+      {"limits.disk", "the size of a tmpfs", PCO_NATIVE, 0},
+      {"limits.open_files", NULL, PCO_NATIVE, 0},
+      {"signals", NULL, PCO_NATIVE, 0},
+      {"image", NULL, PCO_NATIVE, 0},
+      {"mounts", NULL, PCO_NATIVE, 0},
       {"list", "the sandboxes of this process", PCO_NATIVE, 0},
       {"user", "all commands run as the user '" BWRAP_USER "'", PCO_MISSING, 0},
-      {"image", why, level, 0},
-      {"mounts", why, level, 0},
-      {"attach", "a sandbox ends with the process that made it", PCO_MISSING,
-       0},
-      {"detach", "a sandbox ends with the process that made it", PCO_MISSING,
-       0},
+      {"pty", "the agent makes no terminals yet", PCO_MISSING, 0},
+      {"attach", ends, PCO_MISSING, 0},
+      {"detach", ends, PCO_MISSING, 0},
       {"pause", "not yet", PCO_MISSING, 0},
       {"snapshot", "not yet", PCO_MISSING, 0},
       {"forward", "not yet", PCO_MISSING, 0},
   };
+  judge(capabilities, N_TRIED, err);
   pco_probe_result result = pco_probe_result_init();
   result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS;
   result.capabilities = capabilities;
-  result.n_capabilities = N_CAPABILITIES;
+  result.n_capabilities = sizeof capabilities / sizeof *capabilities;
   b->host->complete(b->host, op, &result);
 }
 
@@ -109,9 +111,15 @@ static void cancel(void *arg) {
 }
 
 static int start(probe *p, pco_error *err) {
+  static atomic_uint count;
+  char id[32];
+  snprintf(id, sizeof id, "probe%u", atomic_fetch_add(&count, 1));
   static const char *const command[] = {BWRAP_AGENT_PROGRAM, "--version", NULL};
   int rc = bwrap_plan_init_command(&p->plan, p->backend, command, err);
-  return rc == 0 ? bwrap_launch(&p->keeper, p->backend, &p->plan, "probe", -1,
+  p->plan.limits.memory_bytes = UINT64_C(1) << 30;
+  p->plan.limits.pids = 1000;
+  p->plan.limits.cpus = 1;
+  return rc == 0 ? bwrap_launch(&p->keeper, p->backend, &p->plan, id, -1,
                                 on_report, err)
                  : rc;
 }

@@ -8,7 +8,6 @@
  */
 #include "bwrap.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -36,6 +35,7 @@ enum {
 };
 _Static_assert(N_FDS <= BWRAP_MAX_FDS, "BWRAP_MAX_FDS is too small");
 _Static_assert(PCO_KEEPER_FIRST_FD + FD_IMAGE == BWRAP_IMAGE_FD, "its name");
+_Static_assert(PCO_KEEPER_FIRST_FD + FD_AGENT == BWRAP_INPUT_FD, "its name");
 
 static int number_of(int fd) {
   return PCO_KEEPER_FIRST_FD + fd;
@@ -49,9 +49,13 @@ static int number_of(int fd) {
  *   tmpfs     without a bound on bytes; inodes: on files
  *   seccomp   no filters; what else is known leaves out a part of them (see
  *             filter.c)
+ *   cgroup    no limits of memory and pids, in whatever way; open_files: of
+ *             those an ordinary user's commands always have
  *   dumpable  an agent that commands of the same id may look into
+ *   image_links  entries of an image that became links are followed
+ *   seal      a tar's files are shown as they were unpacked
  */
-static bool is_weak(const bwrap_plan *p, const char *what) {
+bool bwrap_is_weak(const bwrap_plan *p, const char *what) {
   size_t len = strlen(what);
   for (const char *at = p->weaken; at && *at; at += strspn(at, ",")) {
     size_t n = strcspn(at, ",");
@@ -69,26 +73,46 @@ static void keeper_ids(bwrap_words *w, const bwrap_plan *p) {
     bwrap_words_add_all(w, "uids", "one", NULL);
     return;
   }
-  bool weak = is_weak(p, "uids");
+  bool weak = bwrap_is_weak(p, "uids");
   bwrap_words_add_all(w, "uids", "two", NULL);
   bwrap_words_addf(w, "%u", weak ? 0 : p->first_uid);
   bwrap_words_addf(w, "%u", weak ? 0 : p->first_gid);
   bwrap_words_addf(w, "%u", weak ? 2 : p->n_ids);
 }
 
+/* The entries of an image's root, one by one, so that what a sandbox has of its
+ * own needs no place in it. */
+static void keeper_image(bwrap_words *w, const bwrap_plan *p) {
+  const bwrap_image *m = &p->image;
+  if (m->path)
+    bwrap_words_add_all(w, "dir", "image", "755", "0", NULL);
+  for (size_t i = 0; i < m->n_entries; i++) {
+    if (m->entries[i].link)
+      continue;
+    if (bwrap_is_weak(p, "image_links")) {
+      bwrap_words_add(w, "bind");
+      bwrap_words_addf(w, "%s/%s", m->path, m->entries[i].name);
+    } else {
+      bwrap_words_add_all(w, "entry", m->path, m->entries[i].name, NULL);
+    }
+    bwrap_words_addf(w, "image/%s", m->entries[i].name);
+  }
+}
+
 /* One tmpfs holds everything that commands may write. */
 static void keeper_stage(bwrap_words *w, const bwrap_plan *p) {
   bwrap_words_add(w, "tmpfs");
   bwrap_words_addf(w, "%llu",
-                   is_weak(p, "tmpfs") ? 0ull : (unsigned long long)p->disk);
+                   bwrap_is_weak(p, "tmpfs") ? 0ull
+                                             : (unsigned long long)p->disk);
   bwrap_words_addf(w, "%llu",
-                   is_weak(p, "inodes") ? 0ull : (unsigned long long)p->inodes);
+                   bwrap_is_weak(p, "inodes") ? 0ull
+                                              : (unsigned long long)p->inodes);
   bwrap_words_add_all(w, "dir", "workspace", "755", "1000", NULL);
   bwrap_words_add_all(w, "dir", "home", "755", "1000", NULL);
   bwrap_words_add_all(w, "dir", "tmp", "1777", "0", NULL);
   bwrap_words_add_all(w, "dir", "shm", "1777", "0", NULL);
-  if (p->image)
-    bwrap_words_add_all(w, "bind", p->image, "image", NULL);
+  keeper_image(w, p);
   for (size_t i = 0; i < p->n_mounts; i++) {
     bwrap_words_add_all(w, "bind", p->mounts[i].source, NULL);
     bwrap_words_addf(w, "mount%zu", i);
@@ -96,7 +120,8 @@ static void keeper_stage(bwrap_words *w, const bwrap_plan *p) {
 }
 
 /* These are the only words that appear in a command line. */
-static void keeper_first_process(bwrap_words *w, const bwrap_plan *p) {
+static void keeper_first_process(bwrap_words *w, const pco_backend *b,
+                                 const bwrap_plan *p) {
   bwrap_words_add(w, "--");
   for (size_t i = 0; p->command && p->command[i]; i++)
     bwrap_words_add(w, p->command[i]);
@@ -105,16 +130,19 @@ static void keeper_first_process(bwrap_words *w, const bwrap_plan *p) {
   bwrap_words_add_all(w, BWRAP_AGENT_PROGRAM, "--fd", NULL);
   bwrap_words_addf(w, "%d", number_of(FD_AGENT));
   bwrap_words_add_all(w, "--root", "/", NULL);
-  if (!is_weak(p, "uids"))
+  if (!bwrap_is_weak(p, "uids"))
     bwrap_words_add_all(w, "--user", "1000:1000", NULL);
+  bwrap_limits_agent(w, b, p);
 }
 
-static void keeper_words(bwrap_words *w, const bwrap_plan *p) {
+static void keeper_words(bwrap_words *w, const pco_backend *b,
+                         const bwrap_plan *p, const char *id) {
   keeper_ids(w, p);
+  bwrap_limits_keeper(w, b, p, id);
   keeper_stage(w, p);
   bwrap_words_add_all(w, "--", p->program, "--args", NULL);
   bwrap_words_addf(w, "%d", number_of(FD_ARGS));
-  keeper_first_process(w, p);
+  keeper_first_process(w, b, p);
 }
 
 /* ---- bubblewrap's words: the system ------------------------------------- */
@@ -165,29 +193,17 @@ static void add_system(bwrap_words *w, const bwrap_plan *p) {
   }
 }
 
-/* The entries of an image's root, one by one, so that what a sandbox has of its
- * own needs no place in it. */
-static int add_image(bwrap_words *w, const char *image) {
-  static const char own[] = "/./../proc/dev/sys/tmp/workspace/home/";
-  char source[PATH_MAX + NAME_MAX], staged[NAME_MAX + 32], key[NAME_MAX + 3];
-  DIR *dir = opendir(image);
-  if (!dir)
-    return -errno;
-  for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-    snprintf(key, sizeof key, "/%s/", e->d_name);
-    if (strstr(own, key))
-      continue;
-    struct stat st;
-    snprintf(source, sizeof source, "%s/%s", image, e->d_name);
-    snprintf(staged, sizeof staged, STAGE "/image/%s", e->d_name);
-    key[strlen(key) - 1] = '\0';
-    if (lstat(source, &st) == 0 && S_ISLNK(st.st_mode))
-      add_entry(w, source, key);
-    else if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))
-      bwrap_words_add_all(w, "--ro-bind", staged, key, NULL);
+static void add_image(bwrap_words *w, const bwrap_image *m) {
+  for (size_t i = 0; i < m->n_entries; i++) {
+    const bwrap_image_entry *e = &m->entries[i];
+    if (e->link) {
+      bwrap_words_add_all(w, "--symlink", e->link, NULL);
+    } else {
+      bwrap_words_add(w, "--ro-bind");
+      bwrap_words_addf(w, STAGE "/image/%s", e->name);
+    }
+    bwrap_words_addf(w, "/%s", e->name);
   }
-  closedir(dir);
-  return 0;
 }
 
 /* ---- bubblewrap's words: the rest --------------------------------------- */
@@ -196,10 +212,10 @@ static void add_namespaces(bwrap_words *w, const bwrap_plan *p) {
   bwrap_words_add_all(w, "--unshare-ipc", "--unshare-pid", "--unshare-uts",
                       "--unshare-cgroup-try", "--new-session", "--hostname",
                       BWRAP_USER, NULL);
-  if (!p->host_network && !is_weak(p, "network"))
+  if (!p->host_network && !bwrap_is_weak(p, "network"))
     bwrap_words_add(w, "--unshare-net");
   bwrap_words_add(w, "--as-pid-1");
-  if (!p->two_ids)
+  if (!p->two_ids || p->no_agent)
     bwrap_words_add_all(w, "--unshare-user", "--uid", "1000", "--gid", "1000",
                         NULL);
   else
@@ -247,24 +263,22 @@ static void add_mounts(bwrap_words *w, const bwrap_plan *p) {
   }
 }
 
-static int bwrap_args(bwrap_words *w, const bwrap_plan *p) {
-  int rc = 0;
+static void bwrap_args(bwrap_words *w, const bwrap_plan *p) {
   add_namespaces(w, p);
   add_env(w, p);
-  if (p->image)
-    rc = add_image(w, p->image);
+  if (p->image.path)
+    add_image(w, &p->image);
   else
     add_system(w, p);
   add_private(w);
   add_mounts(w, p);
-  if (!is_weak(p, "readonly"))
+  if (!bwrap_is_weak(p, "readonly"))
     bwrap_words_add_all(w, "--remount-ro", "/dev", "--remount-ro", "/", NULL);
   bwrap_words_add_all(w, "--chdir", p->cwd, NULL);
-  for (int i = 0; i < BWRAP_N_FILTERS && !is_weak(p, "seccomp"); i++) {
+  for (int i = 0; i < BWRAP_N_FILTERS && !bwrap_is_weak(p, "seccomp"); i++) {
     bwrap_words_add(w, "--add-seccomp-fd");
     bwrap_words_addf(w, "%d", number_of(FD_FILTER + i));
   }
-  return rc;
 }
 
 /* ---- starting it -------------------------------------------------------- */
@@ -290,7 +304,7 @@ static int open_filters(const bwrap_plan *p, int32_t *fds, pco_error *err) {
 /* The agent's program; a weak one stands beside the plugins for tests. */
 static int open_agent(pco_backend *b, const bwrap_plan *p, pco_error *err) {
   char path[PATH_MAX + 32];
-  if (!is_weak(p, "dumpable"))
+  if (!bwrap_is_weak(p, "dumpable"))
     return b->agents->open_image(b->host, NULL, err);
   bwrap_own_dir(path);
   strcat(path, "/../test/portico-agent-weak");
@@ -312,8 +326,7 @@ static int open_fds(pco_backend *b, const bwrap_plan *p, int agent_fd,
     rc = UV_EMFILE;
   for (int i = 0; rc >= 0 && i < BWRAP_N_ETC; i++)
     rc = fds[FD_ETC + i] = bwrap_etc_open(i);
-  if (rc >= 0)
-    rc = bwrap_args(&args, p);
+  bwrap_args(&args, p);
   if (rc >= 0)
     rc = fds[FD_ARGS] = bwrap_words_memfd(&args, "bwrap-args");
   bwrap_words_deinit(&args);
@@ -331,11 +344,13 @@ int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
     fds[i] = -1;
   int rc = open_fds(b, p, agent_fd, fds, err);
   if (rc == 0) {
-    keeper_words(&w, p);
+    keeper_words(&w, b, p, id);
     rc = words = bwrap_words_memfd(&w, "keeper-words");
   }
   if (rc >= 0)
     rc = bwrap_keeper_start(k, b, words, fds, N_FDS, on_report, err);
+  if (rc == 0)
+    bwrap_limits_name(k->cgroup, sizeof k->cgroup, b, p, id);
   for (int i = 0; i < N_FDS; i++)
     if (fds[i] >= 0)
       close(fds[i]);

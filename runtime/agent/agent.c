@@ -123,9 +123,17 @@ static int init_fds(pco_agent *a, int fd) {
   return pco_source_add(a->epoll, &a->host_source, EPOLLIN);
 }
 
+/* What a cgroup enforces needs no resource limit. */
+static void init_limits(const pco_agent *a, pco_rlimits limits) {
+  if (a->leaves.limits & PCO_KEEPER_LIMIT_MEMORY)
+    limits.memory = 0;
+  if (a->leaves.limits & PCO_KEEPER_LIMIT_PIDS)
+    limits.pids = 0;
+  pco_launch_init(&limits);
+}
+
 int pco_agent_init(pco_agent *a, const pco_agent_options *o,
                    const char **what) {
-  memset(a, 0, sizeof *a);
   *what = "--user";
   int rc = pco_identity_init(o->user);
   if (rc != 0)
@@ -139,11 +147,20 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
   if (rc != 0)
     return rc;
   *what = "signals";
-  return pco_commands_init(a);
+  rc = pco_commands_init(a);
+  if (rc != 0)
+    return rc;
+  *what = "--keeper";
+  a->leaves.may_emulate = o->may_emulate;
+  a->leaves.emulated = o->emulated;
+  rc = pco_leaves_init(a, o->keeper);
+  init_limits(a, o->limits);
+  return rc;
 }
 
 void pco_agent_deinit(pco_agent *a) {
   pco_commands_deinit(a);
+  pco_leaves_deinit(a);
   pco_channel_deinit(&a->host);
   pco_wire_buf_free(&a->buf);
   pco_paths_deinit(&a->paths);

@@ -17,6 +17,8 @@
 #include "channel.h"
 #include "commands.h"
 #include "job.h"
+#include "launch.h"
+#include "leaves.h"
 #include "path.h"
 #include "source.h"
 
@@ -37,18 +39,25 @@ typedef struct pco_agent {
   int status;       /* exit status then: 0, or 3 for a protocol error */
   pco_paths paths;
   pco_commands commands;
+  pco_leaves leaves;
   pco_jobs jobs;
 } pco_agent;
 
 /* What main() found out; borrowed. */
 typedef struct pco_agent_options {
   int fd;
-  const char *root;  /* "/" if not given */
-  const char *alias; /* or NULL */
-  const char *user;  /* of commands, "UID:GID"; or NULL */
+  const char *root;   /* "/" if not given */
+  const char *alias;  /* or NULL */
+  const char *user;   /* of commands, "UID:GID"; or NULL */
+  int keeper;         /* a socket to it, for cgroups; or -1 */
+  pco_rlimits limits; /* of every command, where no cgroup has them */
+  bool may_emulate;   /* limits of one command, those in `emulated` only */
+  uint32_t emulated;  /* PCO_KEEPER_LIMIT_* */
 } pco_agent_options;
 
-/* Returns 0 or a negative errno, with *what naming the step that failed. */
+/* `a` is zeroed, and so large that to zero it again would cost every sandbox
+ * its pages.  Returns 0 or a negative errno, with *what naming the step that
+ * failed. */
 int pco_agent_init(pco_agent *a, const pco_agent_options *o, const char **what);
 /* Runs until the stream ends, then kills every process below this one.  The
  * exit status. */

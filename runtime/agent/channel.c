@@ -30,7 +30,8 @@ static void close_all(const int *fds, unsigned n) {
 
 void pco_channel_deinit(pco_channel *c) {
   close_all(c->in_fds, c->n_in_fds);
-  close_all(c->mark.fds, c->mark.n);
+  for (unsigned i = 0; i < c->n_marks; i++)
+    close_all(c->marks[i].fds, c->marks[i].n);
   if (c->fd >= 0)
     close(c->fd);
   free(c->in);
@@ -145,10 +146,17 @@ int pco_channel_next(pco_channel *c, pco_frame *f) {
   return 1;
 }
 
+/* Forgets what was written. */
+static void compact_out(pco_channel *c) {
+  for (unsigned i = 0; i < c->n_marks; i++)
+    c->marks[i].at -= c->out_at;
+  compact(&c->out, &c->out_at, &c->out_len, &c->out_cap);
+}
+
 static int queue(pco_channel *c, const void *p, size_t len) {
   size_t room = c->out_cap - c->out_len;
-  if (room < len && c->out_at > 0 && c->mark.n == 0)
-    compact(&c->out, &c->out_at, &c->out_len, &c->out_cap);
+  if (room < len && c->out_at > 0)
+    compact_out(c);
   int rc = grow(&c->out, &c->out_cap, c->out_len + len);
   if (rc != 0)
     return rc;
@@ -157,36 +165,45 @@ static int queue(pco_channel *c, const void *p, size_t len) {
   return 0;
 }
 
+static int queue_fds(pco_channel *c, const void *p, size_t len, const int *fds,
+                     unsigned n) {
+  bool full = n > 0 && c->n_marks == PCO_CHANNEL_MAX_MARKS;
+  int rc = full ? -EAGAIN : queue(c, p, len);
+  if (rc != 0 || n == 0) {
+    close_all(fds, n);
+    return rc;
+  }
+  pco_fd_mark *m = &c->marks[c->n_marks++];
+  m->at = c->out_len - len;
+  m->n = n;
+  memcpy(m->fds, fds, n * sizeof(int));
+  return 0;
+}
+
 int pco_channel_send(pco_channel *c, const pco_wire_buf *b) {
   return b->error ? b->error : queue(c, b->data, b->len);
 }
 
+int pco_channel_send_fds(pco_channel *c, const pco_wire_buf *b, const int *fds,
+                         unsigned n) {
+  if (b->error) {
+    close_all(fds, n);
+    return b->error;
+  }
+  return queue_fds(c, b->data, b->len, fds, n);
+}
+
 /* The payload of a received frame follows its header in memory. */
 int pco_channel_relay(pco_channel *c, const pco_frame *f) {
-  unsigned n = f->header.n_fds;
-  size_t at = c->out_len;
-  int rc = c->mark.n > 0 && n > 0 ? -EAGAIN : 0;
-  if (rc == 0 && n > 0 && c->out_at > 0) {
-    compact(&c->out, &c->out_at, &c->out_len, &c->out_cap);
-    at = c->out_len;
-  }
-  if (rc == 0)
-    rc = queue(c, f->payload - PCO_WIRE_HEADER,
-               PCO_WIRE_HEADER + f->header.size);
-  if (rc != 0 || n == 0) {
-    close_all(f->fds, n);
-    return rc;
-  }
-  c->mark.at = at;
-  c->mark.n = n;
-  memcpy(c->mark.fds, f->fds, n * sizeof(int));
-  return 0;
+  return queue_fds(c, f->payload - PCO_WIRE_HEADER,
+                   PCO_WIRE_HEADER + f->header.size, f->fds, f->header.n_fds);
 }
 
 /* One sendmsg: up to the next frame with descriptors, or from it on. */
 static ssize_t send_some(pco_channel *c) {
-  bool with_fds = c->mark.n > 0 && c->mark.at == c->out_at;
-  size_t end = c->mark.n > 0 && !with_fds ? c->mark.at : c->out_len;
+  const pco_fd_mark *mark = &c->marks[0];
+  bool with_fds = c->n_marks > 0 && mark->at == c->out_at;
+  size_t end = c->n_marks > with_fds ? c->marks[with_fds].at : c->out_len;
   struct iovec v = {c->out + c->out_at, end - c->out_at};
   struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
   union {
@@ -194,7 +211,7 @@ static ssize_t send_some(pco_channel *c) {
     char bytes[CMSG_SPACE(PCO_WIRE_MAX_FDS * sizeof(int))];
   } control;
   if (with_fds) {
-    size_t size = c->mark.n * sizeof(int);
+    size_t size = mark->n * sizeof(int);
     memset(&control, 0, sizeof control);
     m.msg_control = control.bytes;
     m.msg_controllen = CMSG_SPACE(size);
@@ -202,12 +219,13 @@ static ssize_t send_some(pco_channel *c) {
     h->cmsg_level = SOL_SOCKET;
     h->cmsg_type = SCM_RIGHTS;
     h->cmsg_len = CMSG_LEN(size);
-    memcpy(CMSG_DATA(h), c->mark.fds, size);
+    memcpy(CMSG_DATA(h), mark->fds, size);
   }
   ssize_t n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n > 0 && with_fds) {
-    close_all(c->mark.fds, c->mark.n);
-    c->mark.n = 0;
+    close_all(mark->fds, mark->n);
+    c->n_marks--;
+    memmove(c->marks, c->marks + 1, c->n_marks * sizeof *c->marks);
   }
   return n;
 }

@@ -19,6 +19,8 @@
 /* Descriptors that can be here before a frame takes them: those of a frame
  * whose body is not complete, and those of the next one. */
 #define PCO_CHANNEL_MAX_FDS (2 * PCO_WIRE_MAX_FDS)
+/* Frames with descriptors that can wait to be written. */
+#define PCO_CHANNEL_MAX_MARKS 5
 
 typedef struct pco_frame {
   pco_wire_header header;
@@ -41,7 +43,8 @@ typedef struct pco_channel {
   unsigned n_in_fds;
   uint8_t *out;
   size_t out_at, out_len, out_cap;
-  pco_fd_mark mark; /* at most one frame with descriptors waits; n is 0: none */
+  pco_fd_mark marks[PCO_CHANNEL_MAX_MARKS]; /* in order */
+  unsigned n_marks;
 } pco_channel;
 
 void pco_channel_init(pco_channel *c, int fd);
@@ -56,6 +59,10 @@ int pco_channel_next(pco_channel *c, pco_frame *f);
 
 /* Queues a finished frame.  Fails with -ENOMEM, or with b's own error. */
 int pco_channel_send(pco_channel *c, const pco_wire_buf *b);
+/* The same with descriptors, as many as b says, which belong to the channel
+ * afterwards, also on failure. */
+int pco_channel_send_fds(pco_channel *c, const pco_wire_buf *b, const int *fds,
+                         unsigned n);
 /* Queues a frame as it was received, with its descriptors, which belong to
  * the channel afterwards, also on failure. */
 int pco_channel_relay(pco_channel *c, const pco_frame *f);

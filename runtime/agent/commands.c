@@ -11,10 +11,13 @@
 
 #include "agent.h"
 #include "clock.h"
+#include "launch.h"
 #include "supervisor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -25,6 +28,7 @@
 #define PCO_SLACK  (PCO_KILL_TIME + PCO_S)
 #define START_TIME (30 * PCO_S)  /* for an exec from a slow file system */
 #define KILL_SLICE (50 * PCO_MS) /* of killing orphans, a turn */
+#define PLACE_TIME PCO_S         /* that the keeper may be silent */
 
 /* ---- supervisors -------------------------------------------------------- */
 
@@ -55,13 +59,35 @@ static void disconnect(pco_agent *a, pco_sup *s) {
   s->pidfd = -1;
 }
 
+static void close_counter(pco_counter *c) {
+  if (c->fd >= 0)
+    close(c->fd);
+  *c = (pco_counter){.fd = -1};
+}
+
+static void drop_held(pco_sup *s) {
+  if (s->held)
+    pco_frame_close_fds(&s->held->frame);
+  free(s->held);
+  s->held = NULL;
+}
+
+static void dispose(pco_sup *s) {
+  drop_held(s);
+  close_counter(&s->own_kills);
+  close_counter(&s->command_kills);
+  free(s);
+}
+
 static void on_supervisor(void *arg, uint32_t events);
 
 /* Forks.  The parent gets the child's pid and pidfd in s. */
 static int fork_supervisor(pco_agent *a, pco_sup *s, int theirs) {
   s->pid = fork();
-  if (s->pid == 0)
+  if (s->pid == 0) {
+    pco_launch_others(2 + a->commands.n_busy + a->commands.n_idle);
     pco_supervisor_main(theirs, a->null);
+  }
   if (s->pid < 0)
     return -errno;
   s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
@@ -81,6 +107,8 @@ static int create(pco_agent *a, pco_sup **out) {
   s->pidfd = -1;
   s->limit_at = PCO_NEVER;
   s->answer_at = PCO_NEVER;
+  s->own_leaf = s->command_leaf = PCO_NO_LEAF;
+  s->own_kills.fd = s->command_kills.fd = -1;
   pco_channel_init(&s->chan, fds[0]);
   int rc = fork_supervisor(a, s, fds[1]);
   close(fds[1]);
@@ -176,22 +204,48 @@ static void end_complete_kill_alls(pco_agent *a) {
       end_kill_all(a, &c->kill_all[i]);
 }
 
-static void answer_command(pco_agent *a, const pco_sup *s, const pid_t *pids,
+/* The ERROR of a SPAWN; `limit` is PCO_LIMIT_NONE, or why. */
+static void refuse_spawn(pco_agent *a, uint64_t op, int error, int limit,
+                         const char *message) {
+  bool limited = limit || (message && error != EAGAIN);
+  pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, op);
+  pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)error);
+  pco_wire_number(&a->buf, PCO_TAG_STAGE,
+                  limited ? PCO_STAGE_LIMIT : PCO_STAGE_FORK);
+  if (limit)
+    pco_wire_number(&a->buf, PCO_TAG_LIMIT, (uint64_t)limit);
+  if (message)
+    pco_wire_string(&a->buf, PCO_TAG_MESSAGE, message);
+  pco_answer(a);
+}
+
+static void answer_start(pco_agent *a, const pco_sup *s, bool no_memory) {
+  if (no_memory)
+    refuse_spawn(a, s->op, ENOMEM, PCO_LIMIT_MEMORY,
+                 "limits.memory leaves no room to start the program");
+  else
+    refuse_spawn(a, s->op, EAGAIN, PCO_LIMIT_NONE,
+                 s->held ? "the sandbox's keeper has made no cgroup for it yet"
+                         : "the supervisor of the command was killed");
+}
+
+static void answer_command(pco_agent *a, pco_sup *s, const pid_t *pids,
                            size_t n) {
+  bool no_memory = pco_counter_rose(&s->command_kills, true) ||
+                   pco_counter_rose(&s->own_kills, true);
   if (!s->started) {
-    pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, s->op);
-    pco_wire_number(&a->buf, PCO_TAG_ERRNO, EAGAIN);
-    pco_wire_number(&a->buf, PCO_TAG_STAGE, PCO_STAGE_FORK);
-    pco_wire_string(&a->buf, PCO_TAG_MESSAGE,
-                    "the supervisor of the command was killed");
-    pco_answer(a);
+    answer_start(a, s, no_memory);
     return;
   }
   pco_wire_begin(&a->buf, PCO_WIRE_EXIT, 0, s->op);
   pco_wire_number(&a->buf, PCO_TAG_CODE, 128 + SIGKILL);
   pco_wire_number(&a->buf, PCO_TAG_SIGNAL, SIGKILL);
   pco_wire_number(&a->buf, PCO_TAG_REASON,
-                  s->overdue ? PCO_REASON_TIMEOUT : PCO_REASON_KILLED);
+                  s->overdue  ? PCO_REASON_TIMEOUT
+                  : no_memory ? PCO_REASON_OOM
+                              : PCO_REASON_KILLED);
+  if (no_memory)
+    pco_wire_number(&a->buf, PCO_TAG_LIMIT, PCO_LIMIT_MEMORY);
   pco_wire_number(&a->buf, PCO_TAG_DURATION, (uint64_t)(pco_now() - s->asked));
   for (size_t i = 0; i < n; i++)
     pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, (uint64_t)pids[i]);
@@ -213,6 +267,8 @@ static void lose(pco_agent *a, pco_sup *s) {
   if (s->pidfd >= 0)
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
   disconnect(a, s);
+  pco_leaves_forget(a, s->own_leaf);
+  pco_leaves_forget(a, s->command_leaf);
   link_out(&c->live, s);
   if (s->op == 0) {
     for (size_t i = 0; i < c->n_idle; i++)
@@ -225,13 +281,18 @@ static void lose(pco_agent *a, pco_sup *s) {
   c->lost_until = pco_now() + PCO_KILL_TIME;
 }
 
+static void on_lost_reaped(void *arg, pid_t pid, int status) {
+  (void)status;
+  pco_leaves_reaped(arg, pid);
+}
+
 /* Kills what the dead left to the agent, a slice a turn; then tells the host.
  * Which orphan belonged to which command is not known any more, so all wait
  * for all. */
 static void bury_lost(pco_agent *a) {
   pco_commands *c = &a->commands;
   pid_t pids[PCO_MAX_SURVIVORS];
-  pco_tree_options o = {.skip = is_live, .arg = a};
+  pco_tree_options o = {.skip = is_live, .reaped = on_lost_reaped, .arg = a};
   int64_t now = pco_now();
   size_t n = pco_tree_kill(&o, now + KILL_SLICE, pids);
   if (n > 0 && now < c->lost_until)
@@ -244,6 +305,8 @@ static void bury_lost(pco_agent *a) {
     if (s->op != 0 && !s->final)
       answer_command(a, s, pids, n);
     answer_all_pending(a, s, pids, n);
+    pco_leaves_remove(a, s->command_leaf);
+    pco_leaves_remove(a, s->own_leaf);
     link_in(&c->gone, s);
   }
   end_complete_kill_alls(a);
@@ -261,6 +324,8 @@ static void on_reaped(void *arg, pid_t pid, int status) {
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGCONT, NULL, 0);
   else if (s)
     lose(a, s);
+  else if (!WIFSTOPPED(status))
+    pco_leaves_reaped(a, pid);
 }
 
 static void on_sigchld(void *arg, uint32_t events) {
@@ -294,12 +359,16 @@ static void on_idle(pco_agent *a, pco_sup *s) {
   s->op = 0;
   s->limit_at = PCO_NEVER;
   c->n_busy--;
+  pco_leaves_remove(a, s->command_leaf);
+  s->command_leaf = PCO_NO_LEAF;
+  close_counter(&s->command_kills);
   if (c->n_idle < PCO_MAX_IDLE) {
     c->idle[c->n_idle++] = s;
     return;
   }
   answer_all_pending(a, s, NULL, 0);
   disconnect(a, s);
+  pco_leaves_leave(a, s->own_leaf);
   link_out(&c->live, s);
   link_in(&c->gone, s);
 }
@@ -333,6 +402,16 @@ static bool on_answer(pco_agent *a, pco_sup *s, const pco_frame *f) {
   return true;
 }
 
+/* What its own counter stood at is no death of the next command. */
+static void note_kills(pco_sup *s, const pco_frame *f) {
+  pco_wire_iter it;
+  pco_wire_field field;
+  pco_wire_iter_init(&it, f->payload, f->header.size);
+  while (pco_wire_next(&it, &field) == 1)
+    if (field.tag == PCO_TAG_COUNT)
+      s->own_kills.seen = field.number;
+}
+
 /* False if this frame may not come now. */
 static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
   bool own = s->op != 0 && f->header.op == s->op;
@@ -364,6 +443,7 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
   case PCO_SUP_IDLE:
     if (!own || !s->final)
       return false;
+    note_kills(s, f);
     on_idle(a, s);
     return true;
   default:
@@ -391,13 +471,6 @@ static void on_supervisor(void *arg, uint32_t events) {
 
 /* ---- requests ----------------------------------------------------------- */
 
-static void refuse_spawn(pco_agent *a, uint64_t op, int error) {
-  pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, op);
-  pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)error);
-  pco_wire_number(&a->buf, PCO_TAG_STAGE, PCO_STAGE_FORK);
-  pco_answer(a);
-}
-
 /* Sets by when it must have started, and ended if it has a time limit. */
 static void expect_command(pco_agent *a, pco_sup *s, const pco_request *r) {
   uint64_t timeout = pco_request_number(r, PCO_TAG_TIMEOUT);
@@ -409,9 +482,194 @@ static void expect_command(pco_agent *a, pco_sup *s, const pco_request *r) {
   expect(a, &s->limit_at, START_TIME);
 }
 
+/* The supervisor is where it is to be. */
+static void start(pco_agent *a, pco_sup *s, pco_frame *f,
+                  const pco_request *r) {
+  expect_command(a, s, r);
+  int rc = pco_channel_relay(&s->chan, f);
+  f->header.n_fds = 0;
+  if (rc != 0)
+    lose(a, s);
+  else
+    flush(a, s);
+}
+
+/* ---- places ------------------------------------------------------------- */
+
+/* Keeps the SPAWN until the keeper has answered. */
+static int hold(pco_sup *s, pco_frame *f) {
+  size_t size = PCO_WIRE_HEADER + f->header.size;
+  pco_held *h = malloc(sizeof *h + size);
+  if (!h)
+    return -ENOMEM;
+  memset(h, 0, sizeof *h);
+  memcpy(h->bytes, f->payload - PCO_WIRE_HEADER, size);
+  h->frame = *f;
+  h->frame.payload = h->bytes + PCO_WIRE_HEADER;
+  f->header.n_fds = 0;
+  s->held = h;
+  return 0;
+}
+
+/* Answers the SPAWN with an error, and takes no chances with a supervisor of
+ * which half a step is not known. */
+static void fail_place(pco_agent *a, pco_sup *s, int error) {
+  refuse_spawn(a, s->op, error, PCO_LIMIT_NONE,
+               error == EAGAIN
+                   ? "the sandbox has as many cgroups as it may have"
+                   : "the sandbox's keeper makes no cgroup");
+  s->final = true;
+  lose(a, s);
+}
+
+static void place(pco_agent *a, pco_sup *s, pco_frame *f,
+                  const pco_request *r) {
+  int rc = hold(s, f);
+  if (rc == 0 && a->leaves.limits && s->own_leaf == PCO_NO_LEAF) {
+    rc = s->own_leaf = pco_leaves_ask(a, s, true);
+    s->placing++;
+  }
+  if (rc >= 0 && pco_leaves_wanted(r)) {
+    rc = s->command_leaf = pco_leaves_ask(a, s, false);
+    s->placing++;
+  }
+  if (rc < 0) {
+    fail_place(a, s, -rc);
+    return;
+  }
+  s->limit_at = pco_now() + PLACE_TIME;
+  if (s->limit_at < a->commands.next_silent)
+    a->commands.next_silent = s->limit_at;
+}
+
+static const char *limit_name(uint32_t bit) {
+  return bit == PCO_KEEPER_LIMIT_MEMORY ? "memory"
+         : bit == PCO_KEEPER_LIMIT_PIDS ? "pids"
+                                        : "cpus";
+}
+
+/* Says that a limit cannot be had, the first of them. */
+static void refuse_limit(pco_agent *a, uint64_t op, uint32_t limits, int error,
+                         const char *why) {
+  char text[PCO_CGROUP_TEXT + 128];
+  uint32_t bit = limits & -limits;
+  int limit = bit == PCO_KEEPER_LIMIT_MEMORY ? PCO_LIMIT_MEMORY
+              : bit == PCO_KEEPER_LIMIT_PIDS ? PCO_LIMIT_PIDS
+                                             : PCO_LIMIT_CPUS;
+  if (error == EOPNOTSUPP)
+    snprintf(text, sizeof text,
+             "this sandbox cannot do 'limits.%s' for a command: it runs plain "
+             "processes; use bwrap",
+             limit_name(bit));
+  else
+    snprintf(text, sizeof text, "'limits.%s' of a command needs a cgroup: %s",
+             limit_name(bit), why);
+  refuse_spawn(a, op, error, limit, text);
+}
+
+/* Without a keeper there are no cgroups. */
+static void refuse_without_keeper(pco_agent *a, uint64_t op, uint32_t limits) {
+  refuse_limit(a, op, limits, a->leaves.may_emulate ? ENODEV : EOPNOTSUPP,
+               "none can be made here");
+}
+
+/* Passes a leaf on to its supervisor: first what to enter, then the counters,
+ * of which the agent keeps one. */
+static int pass_leaf(pco_agent *a, pco_sup *s, bool own,
+                     const pco_cgroup_answer *answer, const int *fds,
+                     unsigned n_fds) {
+  unsigned n = answer->n_procs;
+  pco_counter *kills = own ? &s->own_kills : &s->command_kills;
+  if (n < n_fds && answer->counters & PCO_KEEPER_LIMIT_MEMORY)
+    kills->fd = fcntl(fds[n], F_DUPFD_CLOEXEC, 3);
+  for (int i = 0; i < 2; i++) {
+    const int *mine = i == 0 ? fds : fds + n;
+    unsigned count = i == 0 ? n : n_fds - n;
+    if (count == 0)
+      continue;
+    pco_wire_begin(&a->buf, i == 0 ? PCO_SUP_LEAF : PCO_SUP_COUNTERS, 0, s->op);
+    pco_wire_number(&a->buf, PCO_TAG_FLAGS, own);
+    pco_wire_bytes(&a->buf, PCO_TAG_DATA, answer, sizeof *answer);
+    pco_wire_end(&a->buf, (uint8_t)count);
+    int rc = pco_channel_send_fds(&s->chan, &a->buf, mine, count);
+    for (unsigned j = n; i == 0 && rc != 0 && j < n_fds; j++)
+      close(fds[j]);
+    if (rc != 0)
+      return rc;
+  }
+  flush(a, s);
+  return 0;
+}
+
+/* A command's leaf in which not all that is required holds is none. */
+static bool is_good_leaf(const pco_agent *a, pco_held *h, bool own,
+                         const pco_cgroup_answer *answer) {
+  pco_request r;
+  uint32_t required = a->leaves.limits;
+  if (!own && pco_request_parse(&h->frame, &r) == 0)
+    required = pco_leaves_required(&a->leaves, &r);
+  h->refused |= required & ~answer->limits;
+  if (h->refused) {
+    h->error = own ? EAGAIN : (int)answer->error;
+    snprintf(h->text, sizeof h->text, "%s", answer->text);
+  }
+  return h->refused == 0 && answer->n_procs > 0;
+}
+
+/* True if it may work a little later. */
+static bool is_shortage(int error) {
+  return error == EBUSY || error == EAGAIN || error == ENOMEM ||
+         error == EMFILE || error == ENFILE;
+}
+
+/* Every answer is there. */
+static void placed(pco_agent *a, pco_sup *s) {
+  pco_held *h = s->held;
+  pco_request r;
+  s->held = NULL;
+  if (h->refused && is_shortage(h->error))
+    refuse_spawn(a, s->op, EAGAIN, PCO_LIMIT_NONE, "no cgroup can be made now");
+  else if (h->refused)
+    refuse_limit(a, s->op, h->refused, ENODEV, h->text);
+  if (!h->refused && pco_request_parse(&h->frame, &r) == 0) {
+    start(a, s, &h->frame, &r);
+  } else if (a->leaves.limits & ~s->in) {
+    s->final = true;
+    lose(a, s);
+  } else {
+    on_idle(a, s);
+  }
+  pco_frame_close_fds(&h->frame);
+  free(h);
+}
+
+void pco_commands_placed(pco_agent *a, pco_sup *s, bool own,
+                         const pco_cgroup_answer *answer, const int *fds,
+                         unsigned n_fds) {
+  int rc = 0;
+  if (is_good_leaf(a, s->held, own, answer))
+    rc = pass_leaf(a, s, own, answer, fds, n_fds);
+  else
+    while (n_fds > 0)
+      close(fds[--n_fds]);
+  if (own)
+    s->in = answer->limits;
+  if (rc != 0)
+    fail_place(a, s, -rc);
+  else if (--s->placing == 0)
+    placed(a, s);
+}
+
 void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   pco_commands *c = &a->commands;
   pco_sup *s = NULL;
+  uint32_t wanted = pco_leaves_wanted(r);
+  bool has_keeper = a->leaves.keeper.fd >= 0;
+  if (wanted && !has_keeper && pco_leaves_required(&a->leaves, r)) {
+    pco_frame_close_fds(f);
+    refuse_without_keeper(a, r->op, pco_leaves_required(&a->leaves, r));
+    return;
+  }
   int rc = 0;
   if (c->n_idle > 0)
     s = c->idle[--c->n_idle];
@@ -419,7 +677,7 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
     rc = create(a, &s);
   if (rc != 0) {
     pco_frame_close_fds(f);
-    refuse_spawn(a, f->header.op, -rc);
+    refuse_spawn(a, f->header.op, -rc, PCO_LIMIT_NONE, NULL);
     return;
   }
   s->op = f->header.op;
@@ -427,13 +685,12 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   s->started = false;
   s->final = false;
   c->n_busy++;
-  expect_command(a, s, r);
-  rc = pco_channel_relay(&s->chan, f);
-  f->header.n_fds = 0;
-  if (rc != 0)
-    lose(a, s);
+  if ((a->leaves.limits && s->own_leaf == PCO_NO_LEAF) ||
+      (wanted && has_keeper))
+    place(a, s, f, r);
   else
-    flush(a, s);
+    start(a, s, f, r);
+  pco_frame_close_fds(f);
 }
 
 static pco_sup *find(pco_agent *a, uint64_t target) {
@@ -456,7 +713,7 @@ static bool pass_on(pco_agent *a, pco_sup *s, const pco_frame *f,
 void pco_commands_signal(pco_agent *a, const pco_frame *f,
                          const pco_request *r) {
   pco_sup *s = find(a, pco_request_number(r, PCO_TAG_TARGET));
-  if (!s)
+  if (!s || s->held)
     pco_answer_error(a, r->op, ESRCH, NULL, NULL);
   else if (!pass_on(a, s, f, PCO_WIRE_SIGNAL))
     pco_answer_error(a, r->op, EAGAIN, NULL, NULL);
@@ -475,6 +732,12 @@ void pco_commands_kill(pco_agent *a, const pco_frame *f, const pco_request *r) {
     pco_answer_empty(a, r->op);
     return;
   }
+  if (s->held && s->n_pending < PCO_MAX_PENDING) {
+    /* it has not started, and will not */
+    s->pending[s->n_pending++] = (pco_pending){r->op, PCO_WIRE_KILL};
+    lose(a, s);
+    return;
+  }
   if (!pass_on(a, s, f, PCO_WIRE_KILL)) {
     pco_answer_error(a, r->op, EAGAIN, NULL, NULL);
     return;
@@ -486,7 +749,7 @@ void pco_commands_kill(pco_agent *a, const pco_frame *f, const pco_request *r) {
 
 /* Sends one supervisor a KILL with the op of the KILL_ALL. */
 static bool kill_one(pco_agent *a, pco_sup *s, uint64_t op) {
-  if (s->n_pending == PCO_MAX_PENDING)
+  if (s->n_pending == PCO_MAX_PENDING || s->held)
     return false;
   pco_wire_begin(&a->buf, PCO_WIRE_KILL, 0, op);
   pco_wire_number(&a->buf, PCO_TAG_TARGET, s->op);
@@ -541,6 +804,8 @@ static void lose_silent(pco_agent *a, int64_t now) {
   c->next_silent = PCO_NEVER;
   for (pco_sup *s = c->live, *next; s; s = next) {
     next = s->next;
+    if (s->held && s->limit_at < a->leaves.heard + PLACE_TIME)
+      s->limit_at = a->leaves.heard + PLACE_TIME; /* it is only its turn */
     int64_t at = s->limit_at < s->answer_at ? s->limit_at : s->answer_at;
     if (at <= now) {
       s->overdue = s->started && s->limit_at <= now;
@@ -570,7 +835,7 @@ void pco_commands_tick(pco_agent *a) {
     bury_lost(a);
   for (pco_sup *s; (s = c->gone);) {
     link_out(&c->gone, s);
-    free(s);
+    dispose(s);
   }
 }
 
@@ -600,7 +865,7 @@ static void free_all(pco_agent *a, pco_sup **list) {
   for (pco_sup *s; (s = *list);) {
     link_out(list, s);
     disconnect(a, s);
-    free(s);
+    dispose(s);
   }
 }
 

@@ -12,6 +12,7 @@
 #define PCO_COMMANDS_H
 
 #include "channel.h"
+#include "placement.h"
 #include "request.h"
 #include "source.h"
 #include "tree.h"
@@ -29,6 +30,15 @@ typedef struct pco_pending {
   uint64_t op;
   uint16_t type; /* PCO_WIRE_SIGNAL, _KILL or _KILL_ALL */
 } pco_pending;
+
+/* A SPAWN whose supervisor waits for leaves. */
+typedef struct pco_held {
+  pco_frame frame;  /* of bytes, with its descriptors */
+  uint32_t refused; /* PCO_KEEPER_LIMIT_* that cannot be had, or 0 */
+  int error;        /* why, an errno; or 0 */
+  char text[PCO_CGROUP_TEXT];
+  uint8_t bytes[];
+} pco_held;
 
 typedef struct pco_sup {
   struct pco_sup *next, *prev;
@@ -48,6 +58,14 @@ typedef struct pco_sup {
   int64_t run_until; /* limit_at, once the command has started */
   pco_pending pending[PCO_MAX_PENDING];
   size_t n_pending;
+  pco_held *held; /* owned; while `placing` answers of the keeper are due */
+  unsigned placing;
+  int own_leaf; /* or PCO_NO_LEAF */
+  uint32_t in;  /* PCO_KEEPER_LIMIT_* that hold in it */
+  int command_leaf;
+  /* How often the kernel killed there for want of memory: what counts if the
+   * supervisor dies.  Owned. */
+  pco_counter own_kills, command_kills;
 } pco_sup;
 
 /* A KILL_ALL that waits for supervisors. */
@@ -85,6 +103,12 @@ void pco_commands_signal(struct pco_agent *a, const pco_frame *f,
 void pco_commands_kill(struct pco_agent *a, const pco_frame *f,
                        const pco_request *r);
 void pco_commands_kill_all(struct pco_agent *a, uint64_t op);
+
+/* The keeper's answer for a supervisor that waits for it; the descriptors
+ * become ours. */
+void pco_commands_placed(struct pco_agent *a, pco_sup *s, bool own,
+                         const pco_cgroup_answer *answer, const int *fds,
+                         unsigned n_fds);
 
 /* How many commands have a living process. */
 size_t pco_commands_count(const pco_commands *c);

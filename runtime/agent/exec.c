@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "env.h"
 #include "interp.h"
+#include "procfs.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -158,6 +160,52 @@ static bool child_cwd(pco_exec *x) {
   return false;
 }
 
+/* For want of memory the kernel looks for the largest process, and a supervisor
+ * may be larger than what it watches. */
+static void child_offer(void) {
+  int fd = openat(pco_procfs_fd(), "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  ssize_t n = fd >= 0 ? write(fd, "500", 3) : 0;
+  (void)n; /* it was worth a try */
+}
+
+/* Into its cgroups, while the descriptors for that are open. */
+static bool child_place(pco_exec *x) {
+  for (unsigned i = 0; i < x->n_procs; i++) {
+    if (write(x->procs[i], "0", 1) != 1) {
+      child_fail(x, PCO_STAGE_LIMIT, errno);
+      snprintf(x->message, sizeof x->message,
+               "the command cannot enter its cgroup");
+      return false;
+    }
+  }
+  if (x->first_victim)
+    child_offer();
+  return true;
+}
+
+/* A limit is never more than the one that is there already. */
+static bool child_limit(pco_exec *x, int resource, uint64_t most) {
+  struct rlimit r;
+  if (most == 0)
+    return true;
+  if (getrlimit(resource, &r) == 0) {
+    r.rlim_max = most < r.rlim_max ? most : r.rlim_max;
+    r.rlim_cur = r.rlim_max;
+    if (setrlimit(resource, &r) == 0)
+      return true;
+  }
+  child_fail(x, PCO_STAGE_LIMIT, errno);
+  return false;
+}
+
+/* Before the user changes: the kernel then refuses an exec that is one process
+ * too many. */
+static bool child_limits(pco_exec *x) {
+  return child_limit(x, RLIMIT_AS, x->max_memory) &&
+         child_limit(x, RLIMIT_NPROC, x->max_pids) &&
+         child_limit(x, RLIMIT_NOFILE, x->max_files);
+}
+
 static bool child_user(pco_exec *x) {
   const pco_user *u = x->user;
   if (!u || (geteuid() != 0 && u->uid == geteuid() && u->gid == getegid()))
@@ -173,7 +221,8 @@ static bool child_user(pco_exec *x) {
 static int child_main(void *arg) {
   pco_exec *x = arg;
   setsid();
-  if (child_stdio(x) && child_cwd(x) && child_user(x)) {
+  if (child_place(x) && child_stdio(x) && child_cwd(x) && child_limits(x) &&
+      child_user(x)) {
     /* After the user, since a change of it takes this back. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigset_t none;

@@ -13,6 +13,8 @@
 #include "users.h"
 
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 typedef struct pco_exec {
@@ -22,6 +24,10 @@ typedef struct pco_exec {
   const char *cwd;      /* NULL: that of the caller */
   const pco_user *user; /* NULL: that of the caller */
   int stdio[3];         /* descriptors above 2, to become 0, 1, 2 */
+  const int *procs;     /* of cgroup.procs: where the child moves to */
+  unsigned n_procs;
+  bool first_victim; /* the kernel is to kill it before its supervisor */
+  uint64_t max_memory, max_pids, max_files; /* resource limits; 0: none */
   /* out, if it failed */
   int error;                 /* errno */
   int stage;                 /* PCO_STAGE_* */

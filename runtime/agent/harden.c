@@ -21,18 +21,28 @@ void pco_harden_signals(void) {
   sigprocmask(SIG_SETMASK, &all, NULL);
 }
 
-int pco_harden_fds(int fd) {
+/* Closes first .. last, which may be none. */
+static void close_from_to(unsigned first, unsigned last) {
+  if (first <= last)
+    syscall(SYS_close_range, first, last, 0u);
+}
+
+int pco_harden_fds(int fd, int keeper) {
   int type = 0;
   socklen_t size = sizeof type;
   if (fd < 3 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+    return -EBADF;
+  if (keeper >= 0 && fcntl(keeper, F_SETFD, FD_CLOEXEC) != 0)
     return -EBADF;
   if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
     return -errno;
   if (type != SOCK_STREAM)
     return -EPROTOTYPE;
-  if (fd > 3)
-    syscall(SYS_close_range, 3u, (unsigned)fd - 1, 0u);
-  syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0u);
+  unsigned low = (unsigned)(keeper >= 3 && keeper < fd ? keeper : fd);
+  unsigned high = (unsigned)(keeper > fd ? keeper : fd);
+  close_from_to(3, low - 1);
+  close_from_to(low + 1, high - 1);
+  close_from_to(high + 1, ~0u);
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0)
     return -errno;

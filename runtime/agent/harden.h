@@ -10,10 +10,10 @@
  * are blocked here, so that only KILL and STOP from the same user reach this
  * process.  Must come before any child. */
 void pco_harden_signals(void);
-/* Checks that fd is a stream socket, closes everything but 0, 1, 2 and fd, and
- * makes sure that 0, 1, 2 are open and not a terminal.  0 or a negative errno.
- */
-int pco_harden_fds(int fd);
+/* Checks that fd is a stream socket, closes everything but 0, 1, 2, fd and
+ * keeper (-1: there is none), and makes sure that 0, 1, 2 are open and not a
+ * terminal.  0 or a negative errno. */
+int pco_harden_fds(int fd, int keeper);
 /* A session of its own, no core file, no ptrace, a name, orphans come here. */
 void pco_harden_process(void);
 

@@ -10,8 +10,10 @@
  */
 #include "keeper.h"
 
+#include "cgroup.h"
 #include "clock.h"
 #include "harden.h"
+#include "keeper_shares.h"
 #include "keeper_stage.h"
 
 #include <errno.h>
@@ -36,8 +38,11 @@ typedef struct keeper {
   pco_keeper_ids ids;
   int control;  /* -1: the host's end was closed */
   int errors;   /* a pipe: standard error of the launcher; -1: ended */
+  int agent;    /* the agent's socket, for cgroups; or -1 */
   int launcher; /* pidfd */
   pid_t launcher_pid;
+  pco_cgroup cgroup;
+  bool has_cgroup;
   bool ended;     /* the launcher was reaped */
   bool killed;    /* a signal is on its way to it */
   int64_t end_at; /* when it is killed, or given up if it was; or PCO_NEVER */
@@ -52,7 +57,19 @@ static void send_report(keeper *k, uint32_t type) {
     send(k->control, &k->report, sizeof k->report, MSG_NOSIGNAL);
 }
 
+/* They are empty, or will be in a moment. */
+static int remove_cgroup(keeper *k) {
+  int64_t until = pco_now() + REMOVE_TIME;
+  struct timespec pause = {0, PCO_MS};
+  int rc = 0;
+  while (k->has_cgroup && (rc = pco_cgroup_remove(&k->cgroup)) == -EBUSY &&
+         pco_now() < until)
+    nanosleep(&pause, NULL);
+  return rc;
+}
+
 static int fail(keeper *k, int stage, int error, const char *text) {
+  remove_cgroup(k);
   k->report.stage = (uint32_t)stage;
   k->report.error = error;
   snprintf(k->report.text, sizeof k->report.text, "%s", text);
@@ -106,6 +123,7 @@ static pid_t fork_into_namespaces(void) {
   unsigned long flags = CLONE_NEWPID | SIGCHLD;
   if (geteuid() != 0)
     flags |= CLONE_NEWUSER;
+  pco_shares_leave();
   return (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, NULL);
 }
 
@@ -135,6 +153,29 @@ static int start_launcher(keeper *k) {
   return rc;
 }
 
+/* Makes the cgroups, and the socket over which the agent asks for leaves. */
+static int start_cgroup(keeper *k, char *why, size_t why_size) {
+  const pco_keeper_words *w = &k->words;
+  const pco_cgroup_limits want = {.memory = w->memory_max,
+                                  .pids = w->pids_max,
+                                  .cpus = (uint32_t)w->millicpus,
+                                  .other_uid = w->two_ids};
+  int pair[2];
+  int rc = pco_cgroup_init(&k->cgroup, w->cgroup_base, w->cgroup_name, &want,
+                           &k->report.limits, why, why_size);
+  if (rc < 0)
+    return fail(k, PCO_KEEPER_STAGE_CGROUP, -rc, why);
+  k->has_cgroup = true;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+    return fail(k, PCO_KEEPER_STAGE_WORDS, errno, "socketpair");
+  k->agent = pair[0];
+  rc = dup2(pair[1], PCO_KEEPER_AGENT_FD) < 0 ? -errno : 0;
+  close(pair[1]);
+  if (rc == 0)
+    rc = pco_cgroup_greet(&k->cgroup, k->agent);
+  return rc < 0 ? fail(k, PCO_KEEPER_STAGE_CGROUP, -rc, "greeting") : 0;
+}
+
 /* Only the launcher has what is for it from now on; standard error too, so that
  * the pipe ends with it. */
 static void close_launchers(int last_fd) {
@@ -155,6 +196,9 @@ static int start(keeper *k, int last_fd) {
     return fail(k, PCO_KEEPER_STAGE_IDS, -rc, "no free ids");
   k->report.uid = k->words.two_ids ? k->ids.uid + 1 : geteuid();
   k->report.gid = k->words.two_ids ? k->ids.gid + 1 : getegid();
+  char why[sizeof k->report.text] = "";
+  if (k->words.cgroup_base && (rc = start_cgroup(k, why, sizeof why)) != 0)
+    return rc;
   rc = make_pipe(&k->errors, 2);
   if (rc < 0)
     return fail(k, PCO_KEEPER_STAGE_WORDS, -rc, "pipe");
@@ -163,7 +207,9 @@ static int start(keeper *k, int last_fd) {
     return rc;
   close_launchers(last_fd);
   k->report.pid = k->launcher_pid;
+  snprintf(k->report.text, sizeof k->report.text, "%s", why);
   send_report(k, PCO_KEEPER_STARTED);
+  k->report.text[0] = 0;
   return 0;
 }
 
@@ -218,6 +264,14 @@ static void on_launcher(keeper *k) {
   k->report.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
+/* The agent may be hostile: see cgroup.h. */
+static void on_agent(keeper *k) {
+  if (pco_cgroup_serve(&k->cgroup, k->agent) < 0) {
+    close(k->agent);
+    k->agent = -1;
+  }
+}
+
 /* What does not die within a while never will: it hangs in the kernel. */
 static void on_time(keeper *k) {
   if (k->killed) {
@@ -236,11 +290,12 @@ static void on_time(keeper *k) {
 static void turn(keeper *k) {
   struct pollfd p[] = {{.fd = k->control, .events = POLLIN},
                        {.fd = k->errors, .events = POLLIN},
-                       {.fd = k->launcher, .events = POLLIN}};
+                       {.fd = k->launcher, .events = POLLIN},
+                       {.fd = k->agent, .events = POLLIN}};
   struct timespec t = {0, 0};
   if (k->end_at != PCO_NEVER)
     t = pco_until(k->end_at);
-  if (ppoll(p, 3, k->end_at == PCO_NEVER ? NULL : &t, NULL) < 0)
+  if (ppoll(p, 4, k->end_at == PCO_NEVER ? NULL : &t, NULL) < 0)
     return;
   if (p[1].revents)
     on_errors(k);
@@ -248,6 +303,8 @@ static void turn(keeper *k) {
     on_control(k);
   if (p[2].revents)
     on_launcher(k);
+  if (p[3].revents)
+    on_agent(k);
   if (k->end_at != PCO_NEVER && pco_now() >= k->end_at)
     on_time(k);
 }
@@ -256,6 +313,9 @@ static void finish(keeper *k) {
   struct pollfd p = {.fd = k->errors, .events = POLLIN};
   while (k->errors >= 0 && poll(&p, 1, 0) > 0)
     on_errors(k);
+  int rc = remove_cgroup(k);
+  if (rc < 0 && !k->report.error)
+    k->report.error = -rc;
   send_report(k, PCO_KEEPER_ENDED);
 }
 
@@ -268,7 +328,8 @@ static int last_fd(void) {
 }
 
 int pco_keeper_main(void) {
-  static keeper k = {.errors = -1, .launcher = -1};
+  static keeper k; /* most of its pages are never touched */
+  k.errors = k.agent = k.launcher = -1;
   k.control = PCO_KEEPER_CONTROL_FD;
   k.end_at = PCO_NEVER;
   k.ids.lock = -1;

@@ -74,8 +74,8 @@ enum {
 /* keeper to host */
 enum {
   /* Once, first, unless it failed before: cgroups are made and the launcher
-   * was executed.  `limits`, `uid`, `gid` and `pid` (of the launcher) are set.
-   */
+   * was executed.  `limits`, `uid`, `gid` and `pid` (of the launcher) are set,
+   * and `text` to why a limit that was asked for is not among them. */
   PCO_KEEPER_STARTED = 1,
   /* Once, last: nothing was left behind.  `stage`, `error`, `text`. */
   PCO_KEEPER_FAILED,

@@ -5,6 +5,7 @@
 #include "keeper_stage.h"
 
 #include "keeper.h"
+#include "keeper_shares.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -48,40 +48,11 @@ static void wait_for_maps(const stage *s) {
     _exit(1); /* the keeper knows, or is gone */
 }
 
-/* ---- what a user has in common ------------------------------------------ */
-
-/* The kernel counts some things for the user who made a namespace together with
- * those inside it: without a smaller share a sandbox could leave nothing to his
- * other programs.  The limits of now bound the namespace as a whole. */
-static void take_share(int resource, rlim_t most) {
-  struct rlimit r;
-  if (getrlimit(resource, &r) != 0 || r.rlim_max <= most)
-    return;
-  r.rlim_cur = r.rlim_max = most;
-  setrlimit(resource, &r);
-}
-
-/* The same for what has its limit in the namespace itself; the usual one is 128
- * for each user.  Where it cannot be set, it stays. */
-static void share_inotify(void) {
-  int fd = open("/proc/sys/user/max_inotify_instances", O_WRONLY | O_CLOEXEC);
-  if (fd < 0)
-    return;
-  (void)!write(fd, "32", 2);
-  close(fd);
-}
-
 /* ---- namespaces --------------------------------------------------------- */
 
 static void make_namespaces(const stage *s, int which) {
-  if (which & CLONE_NEWUSER) {
-    take_share(RLIMIT_SIGPENDING, 4096);
-    take_share(RLIMIT_MSGQUEUE, 200 << 10);
-  }
   if (unshare(which) != 0)
     give_up(s, PCO_KEEPER_STAGE_NAMESPACE, errno, "unshare");
-  if (which & CLONE_NEWUSER)
-    share_inotify();
 }
 
 /* Nothing that is mounted here may be seen by the host. */
@@ -211,12 +182,14 @@ static void prepare_as_root(stage *s) {
   open_sources(s);
   fill(s);
   make_namespaces(s, CLONE_NEWUSER);
+  pco_shares_take();
   map_ids(s, 0, 0);
   become_agent(s);
 }
 
 /* uid and gid are those from outside of the user namespace. */
 static void prepare_as_user(stage *s, uid_t uid, gid_t gid) {
+  pco_shares_take();
   make_namespaces(s, CLONE_NEWNS);
   make_private(s);
   open_sources(s);

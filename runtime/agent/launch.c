@@ -75,11 +75,78 @@ static int strings_init(strings *s, const pco_frame *f, const pco_request *r) {
   return 0;
 }
 
+/* ---- limits ------------------------------------------------------------- */
+
+static pco_rlimits always;
+static uint64_t others;
+
+void pco_launch_init(const pco_rlimits *limits) {
+  always = *limits;
+}
+
+void pco_launch_others(uint64_t n) {
+  others = n;
+}
+
+/* The smaller of two limits, of which 0 is none. */
+static uint64_t tighter(uint64_t a, uint64_t b) {
+  return a && (!b || a < b) ? a : b;
+}
+
+/* What the request limits and no leaf does. */
+static uint64_t uncovered(const pco_request *r, uint16_t tag,
+                          const pco_placement *command, uint32_t limit) {
+  return command->limits & limit ? 0 : pco_request_number(r, tag);
+}
+
+static void set_limits(pco_exec *x, const pco_request *r,
+                       const pco_placement *own, const pco_placement *command) {
+  x->procs = command->procs;
+  x->n_procs = command->n_procs;
+  x->first_victim = (own->limits | command->limits) & PCO_KEEPER_LIMIT_MEMORY;
+  x->max_memory =
+      tighter(always.memory, uncovered(r, PCO_TAG_LIMIT_MEMORY, command,
+                                       PCO_KEEPER_LIMIT_MEMORY));
+  x->max_pids = tighter(always.pids, uncovered(r, PCO_TAG_LIMIT_PIDS, command,
+                                               PCO_KEEPER_LIMIT_PIDS));
+  if (x->max_pids && (!x->user || x->user->uid == geteuid()))
+    x->max_pids += others;
+  x->max_files = tighter(always.open_files,
+                         pco_request_number(r, PCO_TAG_LIMIT_OPEN_FILES));
+}
+
+/* Which limit a failed start ran into; PCO_LIMIT_NONE if it was none. */
+static int limit_of(const pco_exec *x, const pco_placement *own,
+                    const pco_placement *command) {
+  uint32_t held = own->limits | command->limits;
+  bool in_exec = x->stage == PCO_STAGE_EXEC || x->stage == PCO_STAGE_FORK;
+  if (in_exec && x->error == ENOMEM &&
+      (x->max_memory || held & PCO_KEEPER_LIMIT_MEMORY))
+    return PCO_LIMIT_MEMORY;
+  if (in_exec && x->error == EAGAIN &&
+      (x->max_pids || held & PCO_KEEPER_LIMIT_PIDS))
+    return PCO_LIMIT_PIDS;
+  return PCO_LIMIT_NONE;
+}
+
+static void explain_limit(pco_exec *x, int limit) {
+  x->stage = PCO_STAGE_LIMIT;
+  snprintf(x->message, sizeof x->message,
+           limit == PCO_LIMIT_MEMORY
+               ? "limits.memory leaves no room to start the program"
+               : "as many processes run as limits.pids allows");
+}
+
+/* ---- the start ---------------------------------------------------------- */
+
 /* Says in the frame that the program did not start. */
-static int refuse(pco_wire_buf *answer, uint64_t op, const pco_exec *x) {
+static int refuse(pco_wire_buf *answer, uint64_t op, const pco_exec *x,
+                  int limit) {
   pco_wire_begin(answer, PCO_WIRE_ERROR, 0, op);
   pco_wire_number(answer, PCO_TAG_ERRNO, (uint64_t)x->error);
   pco_wire_number(answer, PCO_TAG_STAGE, (uint64_t)x->stage);
+  if (limit)
+    pco_wire_number(answer, PCO_TAG_LIMIT, (uint64_t)limit);
   if (x->path[0])
     pco_wire_string(answer, PCO_TAG_PATH, x->path);
   if (x->message[0])
@@ -137,6 +204,7 @@ static char **make_env(const pco_request *r, strings *s, const pco_user *user,
 }
 
 pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
+                 const pco_placement *own, const pco_placement *command,
                  pco_wire_buf *answer) {
   static pco_exec x; /* large, and there is one launch at a time */
   static pco_user user;
@@ -159,12 +227,16 @@ pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
     x.env = env;
     x.cwd = s.cwd;
     set_stdio(&x, f, r, null);
+    set_limits(&x, r, own, command);
     pid = pco_exec_start(&x);
   }
   if (pid < 0) {
     x.error = -pid;
     x.stage = x.stage ? x.stage : PCO_STAGE_FORK;
-    refuse(answer, r->op, &x);
+    int limit = limit_of(&x, own, command);
+    if (limit)
+      explain_limit(&x, limit);
+    refuse(answer, r->op, &x, limit);
   }
   free(env);
   strings_deinit(&s);

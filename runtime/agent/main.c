@@ -7,10 +7,14 @@
  * wrong arguments, 3 if the host broke the protocol.
  */
 #include "agent.h"
+#include "cgroup.h"
 #include "harden.h"
 #include "keeper.h"
+#include "options.h"
 #include "procfs.h"
 #include "rmtree.h"
+#include "seal.h"
+#include "unpack.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -25,15 +29,21 @@
 
 static const char USAGE[] =
     "usage: portico-agent --fd N [--root DIR] [--alias DIR] [--remove DIR]\n"
-    "                     [--user UID:GID]\n"
+    "                     [--user UID:GID] [--keeper N] [--rlimit LIMITS]\n"
+    "                     [--emulate LIMITS]\n"
     "       portico-agent --keep\n"
+    "       portico-agent --remove-cgroup BASE NAME\n"
     "       portico-agent --remove-only DIR\n"
+    "       portico-agent --unpack PROGRAM FD BYTES ENTRIES\n"
+    "       portico-agent --seal DIR FIRST-ID LAST-ID BYTES ENTRIES\n"
     "       portico-agent --version\n";
 
 typedef struct arguments {
   pco_agent_options agent;
   const char *remove;      /* NULL: nothing */
   const char *remove_only; /* NULL: run */
+  const char *cgroup_base; /* NULL: run */
+  const char *cgroup_name;
   bool version;
   bool keep;
 } arguments;
@@ -45,9 +55,37 @@ static bool parse_fd(const char *s, int *out) {
   return *s && *end == 0 && v >= 3 && v <= INT_MAX;
 }
 
+/* An option with a value. */
+static bool parse_one(const char *name, const char *value, arguments *out) {
+  pco_agent_options *a = &out->agent;
+  if (strcmp(name, "--fd") == 0)
+    return parse_fd(value, &a->fd);
+  if (strcmp(name, "--keeper") == 0)
+    return parse_fd(value, &a->keeper);
+  if (strcmp(name, "--rlimit") == 0)
+    return pco_parse_limits(value, &a->limits);
+  if (strcmp(name, "--emulate") == 0) {
+    a->may_emulate = true;
+    return pco_parse_emulated(value, &a->emulated);
+  }
+  if (strcmp(name, "--root") == 0)
+    a->root = value;
+  else if (strcmp(name, "--alias") == 0)
+    a->alias = value;
+  else if (strcmp(name, "--user") == 0)
+    a->user = value;
+  else if (strcmp(name, "--remove") == 0)
+    out->remove = value;
+  else if (strcmp(name, "--remove-only") == 0)
+    out->remove_only = value;
+  else
+    return false;
+  return true;
+}
+
 static bool parse(int argc, char **argv, arguments *out) {
   memset(out, 0, sizeof *out);
-  out->agent.fd = -1;
+  out->agent.fd = out->agent.keeper = -1;
   out->agent.root = "/";
   for (int i = 1; i < argc; i++) {
     const char *name = argv[i];
@@ -59,20 +97,14 @@ static bool parse(int argc, char **argv, arguments *out) {
       out->keep = true;
       continue;
     }
-    if (++i == argc)
-      return false;
-    const char *value = argv[i];
-    if (strcmp(name, "--root") == 0)
-      out->agent.root = value;
-    else if (strcmp(name, "--alias") == 0)
-      out->agent.alias = value;
-    else if (strcmp(name, "--remove") == 0)
-      out->remove = value;
-    else if (strcmp(name, "--remove-only") == 0)
-      out->remove_only = value;
-    else if (strcmp(name, "--user") == 0)
-      out->agent.user = value;
-    else if (strcmp(name, "--fd") != 0 || !parse_fd(value, &out->agent.fd))
+    if (strcmp(name, "--remove-cgroup") == 0) {
+      if (argc != 4 || i != 1)
+        return false;
+      out->cgroup_base = argv[2];
+      out->cgroup_name = argv[3];
+      return true;
+    }
+    if (++i == argc || !parse_one(name, argv[i], out))
       return false;
   }
   return out->version || out->keep || out->remove_only || out->agent.fd >= 0;
@@ -102,6 +134,11 @@ static int remove_only(const char *path) {
   return rc == 0 || rc == -ENOENT ? 0 : complain(path, rc);
 }
 
+static int remove_cgroup(const char *base, const char *name) {
+  int rc = pco_cgroup_remove_stale(base, name);
+  return rc == 0 ? 0 : complain(name, rc);
+}
+
 /* The directory of the tree to remove is opened before anything hostile runs,
  * so that later links on the way to it change nothing. */
 static int run(const arguments *o) {
@@ -128,6 +165,10 @@ static int run(const arguments *o) {
 
 int main(int argc, char **argv) {
   arguments o;
+  if (argc == 2 + PCO_UNPACK_WORDS && strcmp(argv[1], "--unpack") == 0)
+    return pco_unpack_main(argv + 2);
+  if (argc == 2 + PCO_SEAL_WORDS && strcmp(argv[1], "--seal") == 0)
+    return pco_seal_main(argv + 2);
   if (!parse(argc, argv, &o)) {
     fputs(USAGE, stderr);
     return 2;
@@ -140,10 +181,13 @@ int main(int argc, char **argv) {
     return pco_keeper_main();
   if (o.remove_only)
     return remove_only(o.remove_only);
+  if (o.cgroup_base)
+    return remove_cgroup(o.cgroup_base, o.cgroup_name);
   pco_harden_signals();
-  int rc = pco_harden_fds(o.agent.fd);
+  int rc = pco_harden_fds(o.agent.fd, o.agent.keeper);
   if (rc != 0)
     return complain("--fd", rc);
   pco_harden_process();
+  unsetenv("PWD"); /* bubblewrap's: commands may start elsewhere */
   return run(&o);
 }

@@ -40,6 +40,10 @@ static const rule RULES[] = {
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_TIMEOUT, 1, PCO_MAX_TIME),
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_GRACE, 0, PCO_MAX_TIME),
     {PCO_WIRE_SPAWN, PCO_TAG_STDIO, 3, 3, PCO_STDIO_NULL, PCO_STDIO_MERGE},
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_LIMIT_MEMORY, 1, INT64_MAX),
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_LIMIT_PIDS, 1, INT64_MAX),
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_LIMIT_CPUS, 1, UINT32_MAX),
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_LIMIT_OPEN_FILES, 1, UINT32_MAX),
     ONE(PCO_WIRE_SIGNAL, PCO_TAG_TARGET, 1, UINT64_MAX),
     ONE(PCO_WIRE_SIGNAL, PCO_TAG_SIGNO, 1, 64),
     ONE(PCO_WIRE_KILL, PCO_TAG_TARGET, 1, UINT64_MAX),
@@ -60,6 +64,9 @@ static const rule RULES[] = {
     ONE(PCO_WIRE_DATA, PCO_TAG_DATA, 0, 0),
 };
 #define N_RULES (sizeof RULES / sizeof *RULES)
+_Static_assert(PCO_TAG_LIMIT_OPEN_FILES - PCO_TAG_NUMBER <
+                   sizeof(((pco_request *)0)->number) / sizeof(uint64_t),
+               "every number has its place");
 
 static bool known(uint16_t type) {
   switch (type) {
@@ -89,7 +96,7 @@ static void store(pco_request *r, const pco_wire_field *f, uint32_t nth) {
   switch (PCO_TAG_KIND(f->tag)) {
   case PCO_TAG_NUMBER:
     r->number[f->tag - PCO_TAG_NUMBER] = f->number;
-    r->given |= 1u << (f->tag - PCO_TAG_NUMBER);
+    r->given |= UINT64_C(1) << (f->tag - PCO_TAG_NUMBER);
     if (f->tag == PCO_TAG_STDIO)
       r->stdio[nth] = (uint8_t)f->number;
     break;

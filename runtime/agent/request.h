@@ -27,8 +27,8 @@ typedef struct pco_request {
   uint16_t type;
   bool more; /* of a DATA frame */
   uint64_t op;
-  uint64_t number[32]; /* by tag - PCO_TAG_NUMBER */
-  uint32_t given;      /* bit n: number[n] was given */
+  uint64_t number[40]; /* by tag - PCO_TAG_NUMBER */
+  uint64_t given;      /* bit n: number[n] was given */
   uint32_t n_argv;
   uint32_t n_env;
   uint8_t stdio[3];

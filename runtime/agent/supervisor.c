@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "exec.h"
 #include "launch.h"
+#include "placement.h"
 #include "procfs.h"
 #include "request.h"
 #include "tree.h"
@@ -52,6 +53,10 @@ typedef struct supervisor {
   pid_t survivors[PCO_MAX_SURVIVORS];
   uint64_t kills[PCO_SUP_MAX_KILLS]; /* KILL requests to answer */
   size_t n_kills;
+  pco_placement own;     /* where this process is */
+  pco_placement command; /* where the command is, if elsewhere */
+  int unplaced;          /* why it could not enter its own leaf, an errno */
+  bool late;             /* of the command something lived on after the EXIT */
 } supervisor;
 
 /* ---- frames to the agent ------------------------------------------------ */
@@ -85,13 +90,45 @@ static void put_survivors(supervisor *s) {
     pco_wire_number(&s->buf, PCO_TAG_SURVIVOR, (uint64_t)s->survivors[i]);
 }
 
+/* ---- counters ----------------------------------------------------------- */
+
+static pco_counter *memory_counter(supervisor *s) {
+  return s->command.memory.fd >= 0 ? &s->command.memory : &s->own.memory;
+}
+
+static pco_counter *pids_counter(supervisor *s) {
+  return s->command.pids.fd >= 0 ? &s->command.pids : &s->own.pids;
+}
+
+/* The limit that was hit since the command began, as PCO_LIMIT_*.  Both
+ * counters are read, so that the next command begins anew. */
+static int hit_limit(supervisor *s) {
+  pco_counter *memory = memory_counter(s), *pids = pids_counter(s);
+  bool killed = memory->fd >= 0 && pco_counter_rose(memory, true);
+  bool refused = pids->fd >= 0 && pco_counter_rose(pids, false);
+  return killed ? PCO_LIMIT_MEMORY : refused ? PCO_LIMIT_PIDS : PCO_LIMIT_NONE;
+}
+
+/* A counter that others move, too, is of use only from now on. */
+static void begin_counting(supervisor *s) {
+  pco_counter *pids = pids_counter(s);
+  if (pids->fd >= 0 && pids->shared)
+    pids->seen = pco_counter_read(pids, false);
+}
+
+/* ---- the end of the first process --------------------------------------- */
+
 /* Tells how the first process ended; if it could not even be killed, SIGKILL
- * is what it was given. */
+ * is what it was given.  Of a process that the kernel killed for want of memory
+ * it is SIGKILL that is seen, and the counter has risen before. */
 static void send_exit(supervisor *s) {
   int status = s->first ? SIGKILL : s->status;
   int signo = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   int code = signo ? 128 + signo : WEXITSTATUS(status);
-  int reason = signo ? PCO_REASON_SIGNALED : PCO_REASON_EXITED;
+  int limit = hit_limit(s);
+  int reason = signo == SIGKILL && limit == PCO_LIMIT_MEMORY ? PCO_REASON_OOM
+               : signo ? PCO_REASON_SIGNALED
+                       : PCO_REASON_EXITED;
   int64_t ended = s->first ? pco_now() : s->ended;
   pco_wire_begin(&s->buf, PCO_WIRE_EXIT, 0, s->op);
   pco_wire_number(&s->buf, PCO_TAG_CODE, (uint64_t)code);
@@ -99,9 +136,12 @@ static void send_exit(supervisor *s) {
   pco_wire_number(&s->buf, PCO_TAG_REASON,
                   (uint64_t)(s->reason ? s->reason : reason));
   pco_wire_number(&s->buf, PCO_TAG_DURATION, (uint64_t)(ended - s->started));
+  if (limit)
+    pco_wire_number(&s->buf, PCO_TAG_LIMIT, (uint64_t)limit);
   put_survivors(s);
   send_frame(s);
   s->exit_sent = true;
+  s->late = !s->empty;
   s->timeout_at = PCO_NEVER;
 }
 
@@ -166,14 +206,45 @@ static void climb(supervisor *s, int reason, int64_t grace) {
 
 /* ---- requests ----------------------------------------------------------- */
 
+/* PCO_SUP_LEAF, PCO_SUP_COUNTERS */
+static void on_leaf(supervisor *s, pco_frame *f) {
+  pco_cgroup_answer a;
+  pco_wire_iter it;
+  pco_wire_field field;
+  bool own = false;
+  if (pco_placement_answer(f, &a) != 0)
+    give_up(s);
+  pco_wire_iter_init(&it, f->payload, f->header.size);
+  while (pco_wire_next(&it, &field) == 1)
+    own = own || (field.tag == PCO_TAG_FLAGS && field.number == 1);
+  pco_placement_take(own ? &s->own : &s->command, &a, f);
+  if (own && f->header.type == PCO_SUP_LEAF)
+    s->unplaced = -pco_placement_enter(&s->own);
+}
+
+/* Without its limits no command may run here. */
+static void refuse_unplaced(supervisor *s, uint64_t op) {
+  pco_wire_begin(&s->buf, PCO_WIRE_ERROR, 0, op);
+  pco_wire_number(&s->buf, PCO_TAG_ERRNO, (uint64_t)s->unplaced);
+  pco_wire_number(&s->buf, PCO_TAG_STAGE, PCO_STAGE_LIMIT);
+  pco_wire_string(&s->buf, PCO_TAG_MESSAGE,
+                  "the sandbox's cgroup cannot be entered");
+  send_frame(s);
+  pco_channel_flush(&s->chan);
+  give_up(s);
+}
+
 static void on_spawn(supervisor *s, pco_frame *f, const pco_request *r) {
   if (s->op != 0) {
     send_error(s, r->op, EBUSY);
     return;
   }
+  if (s->unplaced)
+    refuse_unplaced(s, r->op);
   s->started = pco_now();
   s->exit_sent = false;
-  pid_t pid = pco_launch(f, r, s->null, &s->buf);
+  begin_counting(s);
+  pid_t pid = pco_launch(f, r, s->null, &s->own, &s->command, &s->buf);
   s->op = r->op;
   if (pid < 0) {
     send_frame(s); /* pco_launch() wrote it */
@@ -226,6 +297,10 @@ static void on_signal(supervisor *s, const pco_request *r) {
 
 static void on_frame(supervisor *s, pco_frame *f) {
   pco_request r;
+  if (f->header.type == PCO_SUP_LEAF || f->header.type == PCO_SUP_COUNTERS) {
+    on_leaf(s, f);
+    return;
+  }
   if (pco_request_parse(f, &r) != 0)
     give_up(s);
   if (r.type == PCO_WIRE_SPAWN)
@@ -254,6 +329,20 @@ static void on_agent(supervisor *s) {
 
 /* ---- the loop ----------------------------------------------------------- */
 
+/* Nothing of the command is left.  What died after the EXIT is told to nobody,
+ * and is not to be taken for the next command's. */
+static void end_command(supervisor *s) {
+  if (s->late)
+    hit_limit(s);
+  s->late = false;
+  pco_placement_deinit(&s->command);
+  pco_wire_begin(&s->buf, PCO_SUP_IDLE, 0, s->op);
+  if (s->own.memory.fd >= 0)
+    pco_wire_number(&s->buf, PCO_TAG_COUNT, s->own.memory.seen);
+  send_frame(s);
+  s->op = 0;
+}
+
 /* Takes the steps that time and the children's deaths ask for. */
 static void advance(supervisor *s) {
   if (s->op == 0)
@@ -272,10 +361,8 @@ static void advance(supervisor *s) {
     kill_now(s);
   if (!s->first && !s->reason && !s->exit_sent)
     send_exit(s);
-  if (s->empty && s->exit_sent) {
-    send_empty(s, PCO_SUP_IDLE, s->op);
-    s->op = 0;
-  }
+  if (s->empty && s->exit_sent)
+    end_command(s);
 }
 
 static void wait_for_events(supervisor *s, bool blocked) {
@@ -328,6 +415,8 @@ static void init(supervisor *s, int fd, int null) {
   s->empty = true;
   s->timeout_at = PCO_NEVER;
   s->kill_at = PCO_NEVER;
+  pco_placement_init(&s->own);
+  pco_placement_init(&s->command);
   s->sigchld = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
   pco_channel_init(&s->chan, fd);
 }

@@ -5,16 +5,24 @@
  *
  * It is a fork of the agent and speaks the frames of wire.h with it over a
  * socketpair: SPAWN, SIGNAL and KILL go down as the host sent them, STARTED,
- * EXIT, ERROR and REPLY come back as the host is to get them.  One type is
- * known only between the two:
+ * EXIT, ERROR and REPLY come back as the host is to get them.  These are known
+ * only between the two:
  *
  *   PCO_SUP_IDLE   op of the SPAWN: nothing of the command lives any more, so
- *                  that the supervisor can take the next one
+ *                  that the supervisor can take the next one.  COUNT: the kills
+ *                  for want of memory that its own leaf has seen
+ *   PCO_SUP_LEAF   before a SPAWN, with the same op: a leaf of a cgroup.  FLAGS
+ *                  1: the supervisor's own, which it enters for good; 0: of the
+ *                  command.  DATA: the keeper's answer.  Descriptors: those of
+ *                  cgroup.procs
+ *   PCO_SUP_COUNTERS  the same, with those of the counters
  */
 #ifndef PCO_SUPERVISOR_H
 #define PCO_SUPERVISOR_H
 
-#define PCO_SUP_IDLE 0x7001
+#define PCO_SUP_IDLE     0x7001
+#define PCO_SUP_LEAF     0x7002
+#define PCO_SUP_COUNTERS 0x7003
 
 /* The most KILL requests that can wait for the end of one tree. */
 #define PCO_SUP_MAX_KILLS 48

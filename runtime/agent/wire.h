@@ -46,8 +46,11 @@
  *                                   ERROR ECANCELED, or its real answer if that
  *                                   was on its way.  An unknown op is ignored.
  *   SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT] [GRACE] STDIO x3
+ *             [LIMIT_MEMORY] [LIMIT_PIDS] [LIMIT_CPUS] [LIMIT_OPEN_FILES]
  *             descriptors: one for each STDIO that is PCO_STDIO_FD, in order
- *                                   STARTED: PID, later EXIT (final); or ERROR
+ *                                   STARTED: PID, later EXIT (final): CODE
+ *                                   [SIGNAL] REASON [DURATION] [LIMIT]
+ *                                   SURVIVOR*; or ERROR
  *   SIGNAL    TARGET SIGNO          REPLY or ERROR (ESRCH: it has ended)
  *   KILL      TARGET [GRACE] [REASON]  REPLY: SURVIVOR*, when the whole tree of
  *                                   that command is dead or could not be killed
@@ -67,6 +70,16 @@
  *
  * A command is named by the op of its SPAWN, everywhere (TARGET).  EXIT comes
  * once the first process of the command has ended; its descendants may live on.
+ *
+ * Limits of a command hold for all that it starts, beside those of the sandbox.
+ * What cannot be had is refused: an ERROR with STAGE = PCO_STAGE_LIMIT, LIMIT,
+ * and as ERRNO EOPNOTSUPP (such a sandbox never can), ENODEV (this machine
+ * gives no cgroup for it), ENOMEM or EAGAIN (there was no room to start). LIMIT
+ * in an EXIT says that this limit was hit while the command ran: the kernel
+ * killed one of its processes for want of memory, or refused a fork.  The
+ * reason is PCO_REASON_OOM only if it was the first process that the kernel
+ * killed so.
+ *
  * Type numbers 40 and up are kept for the file operations and streams to come
  * (relayed output with credits, terminals, watches).
  */
@@ -144,7 +157,12 @@ enum {
   PCO_TAG_TYPE,     /* PCO_FILE, PCO_DIRECTORY, PCO_SYMLINK, PCO_OTHER */
   PCO_TAG_SIZE,     /* bytes, <= INT64_MAX */
   PCO_TAG_GID,
-  PCO_TAG_MTIME, /* ns since 1970, signed */
+  PCO_TAG_MTIME,        /* ns since 1970, signed */
+  PCO_TAG_LIMIT,        /* PCO_LIMIT_*: which one was hit or cannot be had */
+  PCO_TAG_LIMIT_MEMORY, /* bytes, > 0 */
+  PCO_TAG_LIMIT_PIDS,   /* > 0; the first process counts */
+  PCO_TAG_LIMIT_CPUS,   /* 1/1000 of a processor, > 0 */
+  PCO_TAG_LIMIT_OPEN_FILES, /* of each process, > 0 */
 
   PCO_TAG_ARGV = PCO_TAG_STRING + 1, /* repeated */
   PCO_TAG_ENV,                       /* repeated: "K=V", or "K" removes K */
@@ -169,7 +187,15 @@ enum {
   PCO_REASON_EXITED,
   PCO_REASON_SIGNALED,
   PCO_REASON_TIMEOUT,
-  PCO_REASON_KILLED
+  PCO_REASON_KILLED,
+  PCO_REASON_OOM /* signal 9 */
+};
+enum {
+  PCO_LIMIT_NONE,
+  PCO_LIMIT_MEMORY,
+  PCO_LIMIT_PIDS,
+  PCO_LIMIT_CPUS,
+  PCO_LIMIT_OPEN_FILES
 };
 enum {
   PCO_STAGE_NONE,
@@ -177,7 +203,8 @@ enum {
   PCO_STAGE_INTERPRETER, /* it is there, its loader or #! program is not */
   PCO_STAGE_CWD,
   PCO_STAGE_USER,
-  PCO_STAGE_FORK /* no process or descriptor left */
+  PCO_STAGE_FORK, /* no process or descriptor left */
+  PCO_STAGE_LIMIT /* a limit that cannot be had, or left no room */
 };
 
 typedef struct pco_wire_header {

@@ -154,6 +154,10 @@ pco__error *pco__result_error(const pco__result *r, const pco__process *p,
                           (double)p->timeout / 1e9);
   if (!check || (x->code == 0 && !x->signal))
     return NULL;
+  if (x->oom || x->reason == PCO_REASON_OOM)
+    return pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, about,
+                          "the command ran out of memory: the kernel ended it "
+                          "by SIGKILL (limits.memory)");
   if (x->signal)
     return pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, about,
                           "the command was ended by %s",

@@ -46,22 +46,43 @@ static const char *stage_text(uint64_t stage) {
     return "there is no such user, or its rights cannot be taken";
   case PCO_STAGE_FORK:
     return "no process can be made";
+  case PCO_STAGE_LIMIT:
+    return "a limit cannot be set";
   default:
     return NULL;
   }
 }
 
+const char *pco__limit_name(uint64_t limit) {
+  static const char *const names[] = {NULL, "memory", "pids", "cpus",
+                                      "open_files"};
+  return limit < sizeof names / sizeof *names ? names[limit] : NULL;
+}
+
+/* What a sandbox can never limit, and what it cannot here, are no errnos. */
+static int limit_code(int code) {
+  return code == -EOPNOTSUPP ? PCO_EUNSUPPORTED
+         : code == -ENODEV   ? PCO_EUNAVAILABLE
+                             : code;
+}
+
 pco__error *pco__field_error(const pco_wire_header *h, const uint8_t *payload) {
   uint64_t number = 0;
   uint64_t stage = PCO_STAGE_NONE;
+  uint64_t limit = PCO_LIMIT_NONE;
   if (pco__field_number(h, payload, PCO_TAG_ERRNO, 4095, &number) != 1 ||
       number == 0 ||
-      pco__field_number(h, payload, PCO_TAG_STAGE, PCO_STAGE_FORK, &stage) < 0)
+      pco__field_number(h, payload, PCO_TAG_STAGE, PCO_STAGE_LIMIT, &stage) <
+          0 ||
+      pco__field_number(h, payload, PCO_TAG_LIMIT, PCO_LIMIT_OPEN_FILES,
+                        &limit) < 0)
     return NULL;
   char *path = pco__field_string(h, payload, PCO_TAG_PATH);
   char *message = pco__field_string(h, payload, PCO_TAG_MESSAGE);
   const char *why = stage_text(stage);
   int code = -(int)number;
+  if (stage == PCO_STAGE_LIMIT)
+    code = limit_code(code);
   pco__error *err;
   if (message && message[0])
     err = pco__error_new(code, PCO_SOURCE_AGENT, path, "%s", message);
@@ -70,7 +91,8 @@ pco__error *pco__field_error(const pco_wire_header *h, const uint8_t *payload) {
                          pco__code_text(code));
   else
     err = pco__error_new(code, PCO_SOURCE_AGENT, path, NULL);
-  err->retryable = stage == PCO_STAGE_FORK;
+  err->retryable = stage == PCO_STAGE_FORK || code == -EAGAIN;
+  err->limit = pco__limit_name(limit);
   free(path);
   free(message);
   return err;

@@ -17,6 +17,8 @@ int pco__field_number(const pco_wire_header *h, const uint8_t *payload,
 /* Gives a copy (the caller frees it) of a string field, or NULL. */
 char *pco__field_string(const pco_wire_header *h, const uint8_t *payload,
                         uint16_t tag);
+/* The name of a PCO_LIMIT_*; NULL for none.  Static. */
+const char *pco__limit_name(uint64_t limit);
 /* Makes an error of an ERROR frame; NULL if the frame makes no sense. */
 pco__error *pco__field_error(const pco_wire_header *h, const uint8_t *payload);
 

@@ -136,8 +136,7 @@ bool pco__get_option(lua_State *L, int idx, const char *name) {
 
 /* ---- values -------------------------------------------------------------- */
 
-/* A type that is shown by its value where that helps. */
-static const char *describe(lua_State *L, int idx) {
+const char *pco__describe(lua_State *L, int idx) {
   int type = lua_type(L, idx);
   if (type == LUA_TNUMBER || type == LUA_TBOOLEAN)
     return luaL_tolstring(L, idx, NULL);
@@ -152,12 +151,12 @@ static int64_t to_ns(lua_State *L, int idx, const char *operation,
                      const char *name, int64_t none, bool may_be_zero) {
   if (lua_type(L, idx) != LUA_TNUMBER)
     pco__bad_argument(L, operation, "%s must be a number of seconds (got %s)",
-                      name, describe(L, idx));
+                      name, pco__describe(L, idx));
   double s = lua_tonumber(L, idx);
   if (isnan(s) || s < 0 || (s == 0 && !may_be_zero))
     pco__bad_argument(L, operation, "%s must be %s seconds (got %s)", name,
                       may_be_zero ? "0 or more" : "more than 0",
-                      describe(L, idx));
+                      pco__describe(L, idx));
   if (s > MAX_SECONDS)
     return none;
   double ns = s * NS_PER_S;
@@ -194,7 +193,7 @@ bool pco__opt_boolean(lua_State *L, int idx, const char *operation,
     return otherwise;
   if (!lua_isboolean(L, -1))
     pco__bad_argument(L, operation, "%s must be true or false (got %s)", name,
-                      describe(L, -1));
+                      pco__describe(L, -1));
   bool value = lua_toboolean(L, -1);
   lua_pop(L, 1);
   return value;
@@ -213,7 +212,7 @@ uint64_t pco__opt_size(lua_State *L, int idx, const char *operation,
       lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
   if (!exact || n < 0)
     pco__bad_argument(L, operation, "%s must be an integer, 0 or more (got %s)",
-                      name, describe(L, -1));
+                      name, pco__describe(L, -1));
   lua_pop(L, 1);
   return (uint64_t)n < max ? (uint64_t)n : max;
 }
@@ -223,7 +222,7 @@ static const char *copy_text(lua_State *L, int idx, const char *operation,
   size_t len;
   if (lua_type(L, idx) != LUA_TSTRING)
     pco__bad_argument(L, operation, "%s must be a string (got %s)", name,
-                      describe(L, idx));
+                      pco__describe(L, idx));
   const char *s = lua_tolstring(L, idx, &len);
   if (strlen(s) != len)
     pco__bad_argument(L, operation, "%s must not contain a zero byte", name);
@@ -252,7 +251,7 @@ int pco__opt_choice(lua_State *L, int idx, const char *operation,
       lua_pop(L, 1);
       return i;
     }
-  const char *got = describe(L, -1);
+  const char *got = pco__describe(L, -1);
   push_list(L, choices);
   return pco__bad_argument(L, operation, "%s must be one of %s (got %s)", name,
                            lua_tostring(L, -1), got);
@@ -264,7 +263,7 @@ bool pco__opt_function(lua_State *L, int idx, const char *operation,
     return false;
   if (!lua_isfunction(L, -1))
     pco__bad_argument(L, operation, "%s must be a function (got %s)", name,
-                      describe(L, -1));
+                      pco__describe(L, -1));
   lua_pop(L, 1);
   return true;
 }
@@ -281,7 +280,7 @@ const char *pco__arg_bytes(lua_State *L, int idx, const char *operation,
                            const char *name, pco__arena *arena, size_t *len) {
   if (lua_type(L, idx) != LUA_TSTRING)
     pco__bad_argument(L, operation, "%s must be a string (got %s)", name,
-                      describe(L, idx));
+                      pco__describe(L, idx));
   const char *s = lua_tolstring(L, idx, len);
   const char *copy = pco__arena_copy(arena, s, *len);
   pco__check_arena(L, operation, arena);
@@ -300,7 +299,7 @@ int pco__arg_signal(lua_State *L, int idx, const char *operation) {
     pco__bad_argument(L, operation,
                       "the signal must be a name such as \"TERM\" or "
                       "\"SIGTERM\", or a number from 1 to 64 (got %s)",
-                      describe(L, idx));
+                      pco__describe(L, idx));
   return signo;
 }
 
@@ -319,7 +318,7 @@ static const char *top_as_text(lua_State *L, const char *operation,
   if (lua_type(L, -1) != LUA_TSTRING)
     pco__bad_argument(L, operation,
                       "%s must be a string or an integer (got %s)", what,
-                      describe(L, -1));
+                      pco__describe(L, -1));
   return copy_text(L, -1, operation, what, arena);
 }
 
@@ -334,7 +333,7 @@ lua_Integer pco__arg_sequence(lua_State *L, int idx, const char *operation,
       pco__bad_argument(L, operation,
                         "%s has the key %s: it must be a sequence; options go "
                         "in an argument of their own",
-                        what, describe(L, -1));
+                        what, pco__describe(L, -1));
     keys++;
   }
   if (keys != n)
@@ -361,7 +360,7 @@ void pco__arg_command(lua_State *L, int idx, const char *operation,
     pco__bad_argument(L, operation,
                       "the command must be a sequence of strings or a string "
                       "for the shell (got %s)",
-                      describe(L, idx));
+                      pco__describe(L, idx));
   lua_Integer n = pco__arg_sequence(L, idx, operation, "the command");
   if (n == 0)
     pco__bad_argument(L, operation,
@@ -385,7 +384,7 @@ static char *env_entry(lua_State *L, const char *operation, pco__arena *arena) {
   size_t len = 0;
   if (lua_type(L, -2) != LUA_TSTRING)
     pco__bad_argument(L, operation, "a name in env must be a string (got %s)",
-                      describe(L, -2));
+                      pco__describe(L, -2));
   const char *name = lua_tolstring(L, -2, &len);
   if (len == 0 || strchr(name, '=') || strlen(name) != len)
     pco__bad_argument(L, operation,
@@ -420,7 +419,7 @@ char **pco__opt_env(lua_State *L, int idx, const char *operation,
     return NULL;
   if (!lua_istable(L, -1))
     pco__bad_argument(L, operation, "env must be a table (got %s)",
-                      describe(L, -1));
+                      pco__describe(L, -1));
   int table = lua_gettop(L);
   size_t n = count_keys(L, table);
   char **env = pco__arena_alloc(arena, (n + 1) * sizeof *env);
@@ -457,7 +456,7 @@ pco_pair *pco__arg_settings(lua_State *L, int idx, const char *operation,
     return NULL;
   if (!lua_istable(L, idx))
     pco__bad_argument(L, operation, "%s must be a table (got %s)", name,
-                      describe(L, idx));
+                      pco__describe(L, idx));
   size_t count = count_keys(L, idx);
   pco_pair *pairs = pco__arena_alloc(arena, (count + 1) * sizeof *pairs);
   pco__check_arena(L, operation, arena);
@@ -466,7 +465,7 @@ pco_pair *pco__arg_settings(lua_State *L, int idx, const char *operation,
     char what[MAX_NAME * 2];
     if (lua_type(L, -2) != LUA_TSTRING)
       pco__bad_argument(L, operation, "a name in %s must be a string (got %s)",
-                        name, describe(L, -2));
+                        name, pco__describe(L, -2));
     snprintf(what, sizeof what, "%s.%.60s", name, lua_tostring(L, -2));
     pairs[*n].value = setting_value(L, operation, what, arena);
     lua_pushvalue(L, -2);

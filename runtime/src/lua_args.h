@@ -54,6 +54,10 @@ const char *pco__arg_bytes(lua_State *L, int idx, const char *operation,
 int64_t pco__arg_seconds(lua_State *L, int idx, const char *operation,
                          const char *name);
 
+/* The value at idx for a message: itself where that helps, else its type.  It
+ * may be left on the stack. */
+const char *pco__describe(lua_State *L, int idx);
+
 /* The nearest name in a NULL-terminated list, or NULL if none is near. */
 const char *pco__nearest(const char *name, const char *const *known);
 

@@ -12,6 +12,7 @@
 
 #include "lua_args.h"
 #include "lua_error.h"
+#include "lua_limits.h"
 #include "lua_wait.h"
 #include "plugin_loader.h"
 
@@ -35,6 +36,9 @@ static const char *const create_options[] = {"backend",
                                              "settings",
                                              NULL};
 #define CREATE_OPTIONS (create_options + 2)
+
+/* Who makes a sandbox unless the script says otherwise. */
+#define DEFAULT_BACKEND "bwrap"
 
 /* Stack layout while a backend or sandbox is made: 1 name or options or
  * backend, 2 settings table, 3 options, 4 guard, 5 box. */
@@ -240,7 +244,7 @@ static void check_name(lua_State *L, int idx, const char *operation,
   size_t len = 0;
   if (lua_type(L, idx) != LUA_TSTRING)
     pco__bad_argument(L, operation,
-                      "%s must be a string such as \"local\" "
+                      "%s must be a string such as \"" DEFAULT_BACKEND "\" "
                       "(got %s)",
                       what, luaL_typename(L, idx));
   const char *s = lua_tolstring(L, idx, &len);
@@ -259,6 +263,26 @@ static const pco_backend_info *find_plugin(lua_State *L, const char *name,
   pco__error *err = NULL;
   if (pco__loader_open(name, &info, &path, &err) < 0)
     pco__raise(L, err, operation, 0);
+  return info;
+}
+
+/* The same for a script that named none.  Nothing is taken instead: who did not
+ * ask for a backend without isolation must not get one. */
+static const pco_backend_info *find_default(lua_State *L,
+                                            const char *operation) {
+  const pco_backend_info *info;
+  const char *path;
+  pco__error *cause = NULL;
+  int rc = pco__loader_open(DEFAULT_BACKEND, &info, &path, &cause);
+  if (rc == UV_ENOENT)
+    cause = pco__error_because(
+        pco__error_new(PCO_EUNAVAILABLE, PCO_SOURCE_HOST, NULL,
+                       "the default backend '" DEFAULT_BACKEND "' is not part "
+                       "of this installation; backend = \"local\" is another, "
+                       "which runs commands without any isolation"),
+        cause);
+  if (rc < 0)
+    pco__raise(L, cause, operation, 0);
   return info;
 }
 
@@ -281,26 +305,6 @@ static int core_open(lua_State *L) {
 }
 
 /* ---- create -------------------------------------------------------------- */
-
-static void parse_limits(lua_State *L, int options, const char *name,
-                         pco__create_op *o) {
-  static const char *const known[] = {"memory", "pids",       "cpus",
-                                      "disk",   "open_files", NULL};
-  if (!pco__get_option(L, options, "limits"))
-    return;
-  int at = lua_gettop(L);
-  pco__check_options(L, at, name, known);
-  pco_limits *l = &o->limits;
-  l->struct_size = sizeof *l;
-  l->memory_bytes = pco__opt_size(L, at, name, "memory", 0, INT64_MAX);
-  l->disk_bytes = pco__opt_size(L, at, name, "disk", 0, INT64_MAX);
-  l->pids = pco__opt_size(L, at, name, "pids", 0, INT64_MAX);
-  l->open_files =
-      (uint32_t)pco__opt_size(L, at, name, "open_files", 0, UINT32_MAX);
-  l->cpus = (double)pco__opt_seconds(L, at, name, "cpus", 0, false) / 1e9;
-  o->opts.limits = l;
-  lua_pop(L, 1);
-}
 
 static void parse_mounts(lua_State *L, int options, const char *name,
                          pco__create_op *o) {
@@ -361,7 +365,8 @@ static void parse_create(lua_State *L, int at, const char *name,
   c->settings = opt_pairs(L, at, name, "settings", a, &c->n_settings);
   if (pco__opt_boolean(L, at, name, "strict", false))
     c->flags |= PCO_CREATE_STRICT;
-  parse_limits(L, at, name, o);
+  if (pco__opt_limits(L, at, name, false, &o->limits))
+    c->limits = &o->limits;
   parse_mounts(L, at, name, o);
   o->op.timeout = pco__opt_seconds(L, at, name, "timeout", -1, true);
 }
@@ -424,10 +429,9 @@ static int core_sandbox(lua_State *L) {
   lua_pushvalue(L, 2); /* nil, options, options */
   pco__check_options(L, AT_OPTIONS, name, create_options);
   pco__check_caller(L, name, allow_in_tasks(L, AT_OPTIONS, name));
-  if (!pco__get_option(L, AT_OPTIONS, "backend"))
-    pco__bad_argument(L, name,
-                      "backend must be named, for example backend = \"local\" "
-                      "(which runs commands without isolation)");
+  bool named = pco__get_option(L, AT_OPTIONS, "backend");
+  if (!named)
+    lua_pushliteral(L, DEFAULT_BACKEND);
   lua_replace(L, 1);
   lua_pushnil(L);
   lua_replace(L, AT_SETTINGS);
@@ -451,7 +455,8 @@ static int core_sandbox(lua_State *L) {
   o->backend_settings =
       pco__arg_settings(L, AT_SETTINGS, name, "backend_settings", &o->op.arena,
                         &o->n_backend_settings);
-  o->info = find_plugin(L, lua_tostring(L, 1), name);
+  o->info =
+      named ? find_plugin(L, lua_tostring(L, 1), name) : find_default(L, name);
   return pco__await(L, AT_BOX);
 }
 

@@ -3,6 +3,7 @@
 #include "lua_result.h"
 
 #include "exec.h"
+#include "fields.h"
 #include "lua_process.h"
 #include "lua_state.h"
 #include "lua_table.h"
@@ -18,6 +19,8 @@ static const char *reason_name(const pco__result *r) {
     return "timeout";
   case PCO_REASON_KILLED:
     return "killed";
+  case PCO_REASON_OOM:
+    return "oom";
   case PCO_REASON_SIGNALED:
     return "signaled";
   default:
@@ -79,6 +82,7 @@ void pco__push_result(lua_State *L, const pco__result *r) {
   }
   lua_pushstring(L, reason_name(r));
   lua_setfield(L, -2, "reason");
+  pco__set_string(L, "limit", pco__limit_name((uint64_t)x->limit));
   set_output(L, r);
   pco__set_boolean(L, "eof", r->eof);
   lua_pushnumber(L, (lua_Number)x->duration / 1e9);

@@ -5,6 +5,7 @@
 #include "exec.h"
 #include "lua_args.h"
 #include "lua_error.h"
+#include "lua_limits.h"
 #include "lua_process.h"
 #include "lua_wait.h"
 #include "process_ops.h"
@@ -14,9 +15,9 @@
 /* The one list of what exec and output take; spawn takes it without the
  * callbacks and `input`. */
 static const char *const exec_options[] = {
-    "input",     "on_output", "tee",        "cwd",    "env",
-    "clean_env", "stdin",     "stdout",     "stderr", "timeout",
-    "grace",     "check",     "max_output", "drain",  NULL};
+    "input",      "on_output", "tee",    "cwd",     "env",   "clean_env",
+    "stdin",      "stdout",    "stderr", "timeout", "grace", "check",
+    "max_output", "drain",     "limits", NULL};
 #define SPAWN_OPTIONS (exec_options + 3)
 
 static void parse_command(lua_State *L, const char *name, pco__arena *arena,
@@ -41,6 +42,10 @@ static void parse_command(lua_State *L, const char *name, pco__arena *arena,
   o->max_output = pco__opt_size(L, 3, name, "max_output",
                                 PCO__DEFAULT_MAX_OUTPUT, SIZE_MAX / 4);
   o->check = pco__opt_boolean(L, 3, name, "check", false);
+  pco_limits *limits = pco__arena_alloc(arena, sizeof *limits);
+  pco__check_arena(L, name, arena);
+  if (pco__opt_limits(L, 3, name, true, limits))
+    o->limits = limits;
 }
 
 static void parse_input(lua_State *L, const char *name, pco__exec *e) {

@@ -376,7 +376,7 @@ void pco__process_failed(pco__process *p, pco__error *err) {
   if (!err->path)
     err->path = strdup(p->argv[0]);
   err->spawn = err->code != PCO_EGONE && err->code != PCO_ECLOSED &&
-               err->code != PCO_EUNSUPPORTED;
+               err->code != PCO_EUNSUPPORTED && err->code != PCO_EUNAVAILABLE;
   pco__process_ref(p);
   p->released = true;
   end_with_error(p, err);

@@ -51,6 +51,7 @@ typedef struct pco__spawn_opts {
   uint64_t drain;   /* ns */
   size_t max_output;
   bool check;
+  const pco_limits *limits; /* of this command alone; or NULL */
 } pco__spawn_opts;
 
 /* How it ended. */
@@ -59,6 +60,7 @@ typedef struct pco__exit {
   int signal; /* or 0 */
   int reason; /* PCO_REASON_* of wire.h */
   bool oom;
+  int limit;         /* PCO_LIMIT_* that was hit, or 0 */
   uint64_t duration; /* ns */
   int64_t survivors[PCO__MAX_SURVIVORS];
   int n_survivors;

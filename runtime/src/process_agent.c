@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,14 +78,18 @@ static int on_exit_frame(pco__process *p, const pco_wire_header *h,
   uint64_t signal = 0;
   uint64_t reason;
   uint64_t duration = 0;
+  uint64_t limit = PCO_LIMIT_NONE;
   pco__exit x = {0};
   if (!p->started ||
       pco__field_number(h, payload, PCO_TAG_CODE, 255, &code) != 1 ||
-      pco__field_number(h, payload, PCO_TAG_REASON, PCO_REASON_KILLED,
-                        &reason) != 1 ||
+      pco__field_number(h, payload, PCO_TAG_REASON, PCO_REASON_OOM, &reason) !=
+          1 ||
+      pco__field_number(h, payload, PCO_TAG_LIMIT, PCO_LIMIT_PIDS, &limit) <
+          0 ||
       pco__field_number(h, payload, PCO_TAG_SIGNAL, 64, &signal) < 0 ||
       pco__field_number(h, payload, PCO_TAG_DURATION, MAX_NS, &duration) < 0 ||
-      (signal && code != 128 + signal))
+      (signal && code != 128 + signal) ||
+      (reason == PCO_REASON_OOM && signal != SIGKILL))
     return -EPROTO;
   x.n_survivors = read_survivors(h, payload, x.survivors);
   if (x.n_survivors < 0)
@@ -92,6 +97,7 @@ static int on_exit_frame(pco__process *p, const pco_wire_header *h,
   x.code = (int)code;
   x.signal = (int)signal;
   x.reason = (int)reason;
+  x.limit = (int)limit;
   x.duration = duration;
   pco__process_exited(p, &x);
   return 0;
@@ -176,6 +182,17 @@ static int make_pipes(ends *e, const pco__spawn_opts *opts, bool foreign) {
   return rc;
 }
 
+static void encode_limits(pco_wire_buf *b, const pco_limits *l) {
+  if (l->memory_bytes)
+    pco_wire_number(b, PCO_TAG_LIMIT_MEMORY, l->memory_bytes);
+  if (l->pids)
+    pco_wire_number(b, PCO_TAG_LIMIT_PIDS, l->pids);
+  if (l->cpus > 0) /* 1/1000 at least, and less than 2^32 of them */
+    pco_wire_number(b, PCO_TAG_LIMIT_CPUS, (uint64_t)(l->cpus * 1000 + 0.5));
+  if (l->open_files)
+    pco_wire_number(b, PCO_TAG_LIMIT_OPEN_FILES, l->open_files);
+}
+
 static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
                    const ends *e) {
   pco_wire_begin(b, PCO_WIRE_SPAWN, 0, id);
@@ -190,6 +207,8 @@ static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
   if (opts->timeout)
     pco_wire_number(b, PCO_TAG_TIMEOUT, opts->timeout);
   pco_wire_number(b, PCO_TAG_GRACE, opts->grace);
+  if (opts->limits)
+    encode_limits(b, opts->limits);
   for (int i = 0; i < 3; i++) {
     bool merge = i == 2 && opts->err == PCO__MERGE;
     pco_wire_number(b, PCO_TAG_STDIO,

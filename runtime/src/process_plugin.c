@@ -132,6 +132,7 @@ static void take_exit(pco_op *op, const void *result) {
   c->exit.signal = r->signal > 0 && r->signal <= 64 ? r->signal : 0;
   c->exit.code = c->exit.signal ? 128 + c->exit.signal : r->exit_code & 255;
   c->exit.oom = (r->flags & PCO_EXIT_OOM) != 0;
+  c->exit.limit = c->exit.oom ? PCO_LIMIT_MEMORY : PCO_LIMIT_NONE;
   c->gone = (r->flags & PCO_EXIT_GONE) != 0;
 }
 
@@ -249,7 +250,8 @@ static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
   pco_spawn_opts o = {.struct_size = sizeof o,
                       .argv = (const char *const *)opts->argv,
                       .env = (const char *const *)opts->env,
-                      .cwd = opts->cwd};
+                      .cwd = opts->cwd,
+                      .limits = opts->limits};
   o.flags = (opts->has_stdin ? PCO_SPAWN_STDIN : 0) |
             (opts->clean_env ? PCO_SPAWN_CLEAN_ENV : 0) |
             (opts->err == PCO__MERGE ? PCO_SPAWN_MERGE : 0);

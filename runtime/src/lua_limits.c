@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* See lua_limits.h.  math.huge is no limit, as it is no timeout. */
+#include "lua_limits.h"
+
+#include <math.h>
+
+#include "lua_args.h"
+#include "lua_error.h"
+
+#define LEAST_CPUS 0.001
+#define MOST_CPUS  1e6
+
+static const char *const known[] = {"memory", "pids",       "cpus",
+                                    "disk",   "open_files", NULL};
+
+/* An integer of 1 or more; 0 if it is not given or without end. */
+static uint64_t integer(lua_State *L, int at, const char *operation,
+                        const char *name, uint64_t max) {
+  int exact = 0;
+  if (!pco__get_option(L, at, name))
+    return 0;
+  lua_Integer n =
+      lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
+  bool endless =
+      lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) == HUGE_VAL;
+  if (!endless && (!exact || n < 1))
+    pco__bad_argument(L, operation,
+                      "limits.%s must be an integer, 1 or more (got %s)", name,
+                      pco__describe(L, -1));
+  lua_pop(L, 1);
+  if (endless)
+    return 0;
+  return (uint64_t)n < max ? (uint64_t)n : max;
+}
+
+static double processors(lua_State *L, int at, const char *operation) {
+  if (!pco__get_option(L, at, "cpus"))
+    return 0;
+  double n = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+  if (!(n >= LEAST_CPUS)) /* NaN, too */
+    pco__bad_argument(L, operation,
+                      "limits.cpus must be a number, %g or more (got %s)",
+                      LEAST_CPUS, pco__describe(L, -1));
+  lua_pop(L, 1);
+  return n > MOST_CPUS ? 0 : n;
+}
+
+bool pco__opt_limits(lua_State *L, int idx, const char *operation,
+                     bool of_command, pco_limits *out) {
+  *out = (pco_limits){.struct_size = sizeof *out};
+  if (!pco__get_option(L, idx, "limits"))
+    return false;
+  int at = lua_gettop(L);
+  if (!lua_istable(L, at))
+    pco__bad_argument(L, operation, "limits must be a table (got %s)",
+                      pco__describe(L, at));
+  pco__check_options(L, at, operation, known);
+  out->memory_bytes = integer(L, at, operation, "memory", INT64_MAX);
+  out->disk_bytes = integer(L, at, operation, "disk", INT64_MAX);
+  out->pids = integer(L, at, operation, "pids", INT64_MAX);
+  out->open_files =
+      (uint32_t)integer(L, at, operation, "open_files", UINT32_MAX);
+  out->cpus = processors(L, at, operation);
+  lua_pop(L, 1);
+  if (of_command && out->disk_bytes)
+    pco__raise_new(L, PCO_EUNSUPPORTED, operation,
+                   "limits.disk is not for one command: it bounds the whole "
+                   "sandbox and belongs to its creation");
+  return true;
+}
