@@ -297,6 +297,9 @@ uint64_t client_spawn(client *c, const spawn *s) {
     client_number(c, PCO_TAG_TIMEOUT, s->timeout);
   if (s->grace)
     client_number(c, PCO_TAG_GRACE, s->grace);
+  for (int i = 0; i < 4; i++)
+    if (s->limit[i])
+      client_number(c, (uint16_t)(PCO_TAG_LIMIT_MEMORY + i), s->limit[i]);
   for (int i = 0; i < 3; i++) {
     client_number(c, PCO_TAG_STDIO, (uint64_t)s->kind[i]);
     if (s->kind[i] == PCO_STDIO_FD)
@@ -331,6 +334,7 @@ ending client_end(client *c, uint64_t op, int ms) {
       e.duration = frame_number(f, PCO_TAG_DURATION, 0);
       e.error = (int)frame_number(f, PCO_TAG_ERRNO, 0);
       e.stage = (int)frame_number(f, PCO_TAG_STAGE, 0);
+      e.limit = (int)frame_number(f, PCO_TAG_LIMIT, 0);
       e.survivors = frame_count(f, PCO_TAG_SURVIVOR);
       copy_text(f, PCO_TAG_MESSAGE, e.message, sizeof e.message);
       copy_text(f, PCO_TAG_PATH, e.path, sizeof e.path);

@@ -88,6 +88,7 @@ typedef struct spawn {
   const char *cwd, *user; /* or NULL */
   unsigned flags;
   uint64_t timeout, grace; /* ns, 0: not given */
+  uint64_t limit[4];       /* memory, pids, cpus, open files; 0: not given */
   int kind[3];             /* PCO_STDIO_* */
   int fd[3];               /* of PCO_STDIO_FD */
 } spawn;
@@ -98,6 +99,7 @@ typedef struct ending {
   bool started, exited;
   int pid, code, signal, reason;
   int error, stage; /* of an ERROR */
+  int limit;        /* PCO_LIMIT_* */
   size_t survivors;
   uint64_t duration;
   char message[512], path[512];

@@ -25,9 +25,16 @@ static const char script[] =
     "for _, name in ipairs{'portico', 'portico.sync'} do\n"
     "  local P = require(name)\n"
     "  P.run(function()\n"
-    "    for _, backend in ipairs{'local', 'null'} do\n"
-    "      local sb <close> = P.sandbox{backend = backend}\n"
-    "      assert(sb:output{'echo', 'x'} == 'x')\n"
+    "    for _, backend in ipairs{'local', 'null', 'bwrap'} do\n"
+    "      local ok, sb = pcall(P.sandbox, {backend = backend})\n"
+    "      if ok then\n"
+    "        assert(sb:output{'echo', 'x'} == 'x')\n"
+    "        sb:close()\n"
+    "      elseif sb.code == 'PCO_EUNAVAILABLE' then\n"
+    "        print('# without ' .. backend .. ': ' .. sb.message)\n"
+    "      else\n"
+    "        error(sb, 0)\n"
+    "      end\n"
     "    end\n"
     "  end)\n"
     "end\n";
@@ -54,7 +61,7 @@ int main(int argc, char **argv) {
   bool good = luaL_dostring(L, script) == LUA_OK;
   if (!good)
     printf("# %s\n", luaL_tolstring(L, -1, NULL));
-  ok(good, "both facades work, on both backends");
+  ok(good, "both facades work, on all backends");
   lua_close(L);
   printf("1..%d\n", count);
   return failed != 0;

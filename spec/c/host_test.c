@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Portico inside a C program that lives on: what it leaves alone (signal
- * dispositions, the host's own children, descriptors, threads), lua_close in
- * every state of its objects, and a host that forks.
+ * dispositions, the host's own children (case 44), descriptors, threads),
+ * lua_close in every state of its objects, and a host that forks.
  */
 #include <dirent.h>
 #include <errno.h>
-#include <lauxlib.h>
-#include <lualib.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,15 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lua_core.h"
-
-static int failed, count;
-
-static void ok(bool good, const char *text) {
-  printf("%sok %d - %s\n", good ? "" : "not ", ++count, text);
-  fflush(stdout);
-  failed += !good;
-}
+#include "lua_host.h"
 
 static int entries(const char *path) {
   DIR *d = opendir(path);
@@ -44,20 +34,15 @@ static bool has_threads(int n) {
   return entries("/proc/self/task") == n;
 }
 
-static lua_State *new_state(void) {
-  lua_State *L = luaL_newstate();
-  luaL_openlibs(L);
-  luaL_requiref(L, "portico.core", pco_lua_open, 0);
-  lua_settop(L, 0);
-  return L;
+/* The backend that all is tried on. */
+static const char *backend;
+
+static void ok(bool good, const char *text) {
+  lua_host_ok(good, backend, text);
 }
 
-static bool run(lua_State *L, const char *code) {
-  if (luaL_dostring(L, code) == LUA_OK)
-    return true;
-  printf("# %s\n", luaL_tolstring(L, -1, NULL));
-  lua_settop(L, 0);
-  return false;
+static lua_State *new_state(void) {
+  return lua_host_new(backend);
 }
 
 /* ---- dispositions and children ------------------------------------------- */
@@ -83,14 +68,14 @@ static bool same_dispositions(struct sigaction a[65], struct sigaction b[65]) {
 
 static const char both_facades[] =
     "local s = require 'portico.sync'\n"
-    "local sb = s.sandbox{backend = 'local'}\n"
+    "local sb = s.sandbox{backend = BACKEND}\n"
     "assert(sb:exec('exit 3').code == 3)\n"
     "assert(sb:exec({'cat'}, {input = ('x'):rep(1e6)}).stdout_bytes == 1e6)\n"
     "assert(sb:exec('exit 7', {input = ('x'):rep(1e6)}).code == 7)\n"
     "sb:close()\n"
     "local a = require 'portico'\n"
     "a.run(function()\n"
-    "  local sb <close> = a.sandbox{backend = 'local'}\n"
+    "  local sb <close> = a.sandbox{backend = BACKEND}\n"
     "  assert(sb:exec('exit 4').code == 4)\n"
     "  assert(sb:exec('exit 7', {input = ('x'):rep(1e6)}).code == 7)\n"
     "end)\n";
@@ -106,11 +91,12 @@ static void test_manners(void) {
   read_dispositions(before);
   ok(getcwd(cwd, sizeof cwd) != NULL, "the host has a directory");
   lua_State *L = new_state();
-  ok(run(L, both_facades), "both facades work under a host's SIGCHLD handler");
+  ok(lua_host_run(L, both_facades),
+     "both facades work under a host's SIGCHLD handler");
+  children = 0;
   pid_t pid = fork();
   if (pid == 0)
     _exit(3);
-  children = 0;
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
     ;
@@ -128,7 +114,8 @@ static void test_manners(void) {
 static void test_ignored_children(void) {
   signal(SIGCHLD, SIG_IGN);
   lua_State *L = new_state();
-  ok(run(L, both_facades), "both facades work where SIGCHLD is ignored");
+  ok(lua_host_run(L, both_facades),
+     "both facades work where SIGCHLD is ignored");
   lua_close(L);
   signal(SIGCHLD, SIG_DFL);
 }
@@ -137,19 +124,19 @@ static void test_ignored_children(void) {
  */
 
 static const char *const unclosed[] = {
-    "sb = require'portico.sync'.sandbox{backend='local'}\n",
-    "sb = require'portico.sync'.sandbox{backend='local'}\n"
+    "sb = require'portico.sync'.sandbox{backend=BACKEND}\n",
+    "sb = require'portico.sync'.sandbox{backend=BACKEND}\n"
     "p = sb:spawn('sleep 100')\n",
     "a = require'portico'\n"
-    "a.run(function() sb = a.sandbox{backend='local'}\n"
+    "a.run(function() sb = a.sandbox{backend=BACKEND}\n"
     "p = sb:spawn('yes') end)\n",
     "a = require'portico'\n"
-    "a.run(function() sb = a.sandbox{backend='local'}\n"
+    "a.run(function() sb = a.sandbox{backend=BACKEND}\n"
     "p = sb:spawn('yes') it = p:chunks() it() end)\n",
-    "b = require'portico.sync'.open('local') sb = b:create()\n"
+    "b = require'portico.sync'.open(BACKEND) sb = b:create()\n"
     "p = sb:spawn('yes') it = p:lines() it()\n",
     "q = require'portico.portal'.open()\n"
-    "sb = require'portico.sync'.sandbox{backend='local', portal=q}\n",
+    "sb = require'portico.sync'.sandbox{backend=BACKEND, portal=q}\n",
     "pcall(require'portico'.run, function()\n"
     "  sb = require'portico'.sandbox{backend='null'}\n"
     "  sb:spawn{'sleep', '100'} error('x') end)\n",
@@ -162,7 +149,7 @@ static void test_close(void) {
   for (int round = 0; round < 3; round++)
     for (size_t i = 0; i < sizeof unclosed / sizeof *unclosed; i++) {
       lua_State *L = new_state();
-      good = run(L, unclosed[i]) && good;
+      good = lua_host_run(L, unclosed[i]) && good;
       lua_close(L);
     }
   ok(good, "scripts that close nothing run");
@@ -184,20 +171,20 @@ static const char in_child[] =
     "code(s.fs.read, s.fs, 'x')\n"
     "code(p.wait, p)\n"
     "code(s.close, s)\n"
-    "code(require'portico.sync'.sandbox, {backend = 'local'})\n"
+    "code(require'portico.sync'.sandbox, {backend = BACKEND})\n"
     "code(require'portico'.run, print)\n";
 
 static void test_fork(void) {
   lua_State *L = new_state();
-  ok(run(L, "s = require'portico.sync'.sandbox{backend='local'}\n"
-            "p = s:spawn('sleep 100')\n"
-            "a = require'portico'\n"
-            "a.run(function() t = a.sandbox{backend='local'} end)\n"),
+  ok(lua_host_run(L, "s = require'portico.sync'.sandbox{backend=BACKEND}\n"
+                     "p = s:spawn('sleep 100')\n"
+                     "a = require'portico'\n"
+                     "a.run(function() t = a.sandbox{backend=BACKEND} end)\n"),
      "sandboxes are open");
   pid_t pid = fork();
   if (pid == 0) {
     alarm(10);
-    bool good = run(L, in_child);
+    bool good = lua_host_run(L, in_child);
     lua_close(L);
     _exit(good ? 0 : 1);
   }
@@ -205,28 +192,29 @@ static void test_fork(void) {
   waitpid(pid, &status, 0);
   ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
      "a forked child is refused, and may close its state");
-  ok(run(L, "assert(p:poll() == nil)\n"
-            "assert(s:exec('echo x').stdout == 'x\\n')\n"
-            "a.run(function() assert(t:exec('exit 5').code == 5) end)\n"
-            "s:close() t:close()"),
+  ok(lua_host_run(L,
+                  "assert(p:poll() == nil)\n"
+                  "assert(s:exec('echo x').stdout == 'x\\n')\n"
+                  "a.run(function() assert(t:exec('exit 5').code == 5) end)\n"
+                  "s:close() t:close()"),
      "the parent's sandboxes are unharmed");
   lua_close(L);
 }
 
 int main(int argc, char **argv) {
-  char plugins[4096];
+  static const char *const names[] = {"local", "bwrap"};
   (void)argc;
-  char *slash = strrchr(argv[0], '/');
-  snprintf(plugins, sizeof plugins, "%.*s/../lib/portico/plugins",
-           slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
-  char *real = realpath(plugins, NULL);
-  if (real)
-    setenv("PORTICO_PLUGIN_PATH", real, 1);
-  free(real);
-  test_manners();
-  test_ignored_children();
-  test_close();
-  test_fork();
-  printf("1..%d\n", count);
-  return failed != 0;
+  lua_host_begin(argv[0]);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    backend = names[i];
+    if (!lua_host_has(backend)) {
+      lua_host_skip(backend, "a host that lives on");
+      continue;
+    }
+    test_manners();
+    test_ignored_children();
+    test_close();
+    test_fork();
+  }
+  return lua_host_end();
 }
