@@ -2,7 +2,7 @@
 local portico = require("portico")
 
 portico.run(function()
-  local sandbox <close> = portico.sandbox({ backend = "local" })
+  local sandbox <close> = portico.sandbox()
 
   local result = sandbox:exec({ "uname", "-s" })
   io.write("exit ", result.code, ": ", result.stdout)

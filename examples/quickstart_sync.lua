@@ -1,7 +1,7 @@
 -- Quick start without coroutines: the same, blocking.
 local portico = require("portico.sync")
 
-local sandbox <close> = portico.sandbox({ backend = "local" })
+local sandbox <close> = portico.sandbox()
 
 local result = sandbox:exec({ "uname", "-s" })
 io.write("exit ", result.code, ": ", result.stdout)

@@ -5,7 +5,7 @@ local task = require("portico.task")
 
 -- What one task does with its own sandbox.
 local function job(name)
-  local sandbox <close> = portico.sandbox({ backend = "local" })
+  local sandbox <close> = portico.sandbox()
   sandbox.fs:write("name", name)
   sandbox:exec({ "sleep", "0.3" }):check()
   return sandbox:output("echo hello from $(cat name)")

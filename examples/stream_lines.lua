@@ -3,7 +3,7 @@
 local portico = require("portico")
 
 portico.run(function()
-  local sandbox <close> = portico.sandbox({ backend = "local" })
+  local sandbox <close> = portico.sandbox()
 
   local process <close> = sandbox:spawn([[
     n=0

@@ -4,7 +4,7 @@ local portico = require("portico")
 local errors = require("portico.errors")
 
 portico.run(function()
-  local sandbox <close> = portico.sandbox({ backend = "local" })
+  local sandbox <close> = portico.sandbox()
 
   local result, err = errors.try(sandbox.exec, sandbox,
     "echo working; sleep 60 & sleep 60; echo never", { timeout = 0.5 })

@@ -8,7 +8,7 @@ local portico = require("portico")
 local task = require("portico.task")
 
 local nothing_left = leaks.frame()
-local raises = facades.raises
+local in_task, raises = facades.in_task, facades.raises
 
 describe("run", function()
   it("returns the results, with their holes", function()
@@ -234,9 +234,8 @@ describe("all", function()
     assert.is_true(seconds < 5)
   end)
 
-  it("ends many commands that are cancelled as they end", function()
-    portico.run(function()
-      local sb <close> = portico.sandbox({ backend = "local" })
+  in_task(it, "ends many commands that are cancelled as they end",
+    function(_, sb)
       for _ = 1, 20 do
         local jobs = {}
         for i = 1, 20 do
@@ -249,87 +248,72 @@ describe("all", function()
       end
       assert.same({}, sb:processes())
     end)
-  end)
 
-  it("kills a cancelled command", function()
+  in_task(it, "kills a cancelled command", function(P, sb)
     local argv = { "sleep", "271829.5" }
-    portico.run(function()
-      facades.with_sandbox(portico, {}, function(sb)
-        local ok, err = pcall(task.all, {
-          function()
-            sb:exec(argv)
-          end,
-          function()
-            portico.sleep(0.2)
-            assert.equal(1, #env.pgrep(argv))
-            error("stop", 0)
-          end,
-        })
-        assert.same({ false, "stop" }, { ok, err })
-        assert.same({}, env.pgrep(argv))
-        assert.equal("x", sb:output("echo x"))
-      end)
-    end)
+    local ok, err = pcall(task.all, {
+      function()
+        sb:exec(argv)
+      end,
+      function()
+        P.sleep(0.2)
+        assert.equal(1, #env.pgrep(argv))
+        error("stop", 0)
+      end,
+    })
+    assert.same({ false, "stop" }, { ok, err })
+    assert.same({}, env.pgrep(argv))
+    assert.equal("x", sb:output("echo x"))
   end)
 
-  it("shares a wait among tasks", function()
-    portico.run(function()
-      facades.with_sandbox(portico, {}, function(sb)
-        local p = sb:spawn("sleep 0.2; exit 3")
-        local results = task.all({
-          function() return p:wait() end,
-          function() return p:wait() end,
-          function() return p:wait() end,
-        })
-        assert.equal(3, results[1].code)
-        assert.is_true(rawequal(results[1], results[2]))
-        assert.is_true(rawequal(results[1], results[3]))
-      end)
-    end)
+  in_task(it, "shares a wait among tasks", function(_, sb)
+    local p = sb:spawn("sleep 0.2; exit 3")
+    local results = task.all({
+      function() return p:wait() end,
+      function() return p:wait() end,
+      function() return p:wait() end,
+    })
+    assert.equal(3, results[1].code)
+    assert.is_true(rawequal(results[1], results[2]))
+    assert.is_true(rawequal(results[1], results[3]))
   end)
 
-  it("ends calls that wait when their sandbox is closed", function()
-    portico.run(function()
-      local sb = portico.sandbox({ backend = "local" })
+  in_task(it, "ends calls that wait when their sandbox is closed",
+    function(P, sb)
       local results = task.all({
         function()
           return raises("ClosedError", sb.exec, sb, { "sleep", "30" }).code
         end,
         function()
-          portico.sleep(0.2)
+          P.sleep(0.2)
           return sb:close()
         end,
       })
       assert.same({ "PCO_ECLOSED", true }, results)
     end)
-  end)
 
-  it("is fair: a busy stream does not starve a timer", function()
-    portico.run(function()
-      facades.with_sandbox(portico, {}, function(sb)
-        local p <close> = sb:spawn({ "yes" })
-        local stop = false
-        local results = task.all({
-          function()
-            local count = 0
-            while not stop do
-              count = count + #p:read().data
-            end
-            return count
-          end,
-          function()
-            local start = env.now()
-            for _ = 1, 10 do
-              portico.sleep(0.01)
-            end
-            stop = true
-            return env.now() - start
-          end,
-        })
-        assert.is_true(results[1] > 0)
-        assert.is_true(results[2] < 3, results[2])
-      end)
-    end)
+  in_task(it, "is fair: a busy stream does not starve a timer", function(P, sb)
+    local p <close> = sb:spawn({ "yes" })
+    local stop = false
+    local results = task.all({
+      function()
+        local count = 0
+        while not stop do
+          count = count + #p:read().data
+        end
+        return count
+      end,
+      function()
+        local start = env.now()
+        for _ = 1, 10 do
+          P.sleep(0.01)
+        end
+        stop = true
+        return env.now() - start
+      end,
+    })
+    assert.is_true(results[1] > 0)
+    assert.is_true(results[2] < 3, results[2])
   end)
 
   it("leaves nothing behind", nothing_left)

@@ -191,14 +191,36 @@ describe("attack 27:", function()
     end)
   end
 
+  if IS_ROOT then
+    test("the keeper is killed: its cgroups go as well", function(P)
+      local before = backends.first_processes()
+      local sb = P.sandbox({
+        backend = "bwrap", name = "killed-keeper", strict = true,
+        limits = { memory = 64 << 20, pids = 30, cpus = 1 },
+      })
+      sb:exec({ "true" })
+      local look = "find /sys/fs/cgroup -name '*killed-keeper*' 2>/dev/null"
+      assert.not_equal("", env.sh(look))
+      env.sh("kill -9 " .. new_keeper(before))
+      local err = select(2, pcall(sb.exec, sb, { "true" }))
+      assert.is_true(errors.is(err, "ConnectionError"), tostring(err))
+      sb:close()
+      assert.equal("", env.sh(look))
+    end)
+  else
+    pending("attack 27, cgroups: an ordinary user has none here")
+  end
+
   -- A killer goes round as long as sandboxes are made. Each try may end either
   -- way, but in an error of the right kind, and with nothing left.
   test("they are killed while a sandbox is made", function(P)
     local open <close> = P.open("bwrap")
     local self = env.read("/proc/self/stat"):match("^%d+")
-    local killer = io.popen(("for i in $(seq 40); do pkill -9 -P %s "
-      .. "portico-keep; sleep 0.0$((i %% 3)); pkill -9 -n bwrap; done")
-      :format(self), "r")
+    local killer = io.popen(([[
+      for i in $(seq 40); do
+        pkill -9 -P %s portico-keep; sleep 0.0$((i %% 3))
+        keepers=$(pgrep -d, -P %s portico-keep) && pkill -9 -P "$keepers"
+      done 2>/dev/null]]):format(self, self), "r")
     local failed, tries = 0, 0
     while tries < 60 or (failed == 0 and tries < 500) do
       tries = tries + 1

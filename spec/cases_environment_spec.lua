@@ -7,7 +7,7 @@ local leaks = require("spec.support.leaks")
 local env = require("spec.support.env")
 
 local nothing_left = leaks.frame()
-local on_local, raises = facades.on_local, facades.raises
+local on_each, raises = facades.on_each, facades.raises
 
 -- Counts the lines of a text that match a pattern, and returns the last.
 local function lines_matching(text, pattern)
@@ -21,13 +21,13 @@ local function lines_matching(text, pattern)
 end
 
 describe("environment variables:", function()
-  on_local(it, "case 29 A: env is merged into the base", function(_, sb)
+  on_each(it, "case 29 A: env is merged into the base", function(_, sb)
     local r = sb:exec({ "env" }, { env = { FOO = "1" } })
     assert.equal(1, (lines_matching(r.stdout, "^FOO=1$")))
     assert.equal(1, (lines_matching(r.stdout, "^PATH=")))
   end)
 
-  on_local(it, "case 29: nothing of the host comes through", function(_, sb)
+  on_each(it, "case 29: nothing of the host comes through", function(_, sb)
     local r = sb:exec({ "/usr/bin/env" })
     local names = {}
     for name in r.stdout:gmatch("([%w_]+)=[^\n]*\n") do
@@ -43,13 +43,13 @@ describe("environment variables:", function()
     assert.are_not.equal(os.getenv("HOME"), sb:output("echo $HOME"))
   end)
 
-  on_local(it, "case 29 B: an empty PATH finds nothing", function(_, sb)
+  on_each(it, "case 29 B: an empty PATH finds nothing", function(_, sb)
     local err = raises("SpawnError", sb.exec, sb, { "env" },
       { env = { PATH = "" } })
     assert.equal("ENOENT", err.code)
   end)
 
-  on_local(it, "case 29 C: the child's PATH finds argv[0]", function(_, sb)
+  on_each(it, "case 29 C: the child's PATH finds argv[0]", function(_, sb)
     sb.fs:write("only/here/mytool", "#!/bin/sh\necho mine\n",
       { mode = 493, parents = true })
     local dir = sb:output("cd only/here && pwd")
@@ -57,7 +57,7 @@ describe("environment variables:", function()
     raises("SpawnError", sb.exec, sb, { "mytool" })
   end)
 
-  on_local(it, "case 29 D: clean_env leaves only what is given",
+  on_each(it, "case 29 D: clean_env leaves only what is given",
     function(_, sb)
       local options = { clean_env = true, env = {} }
       assert.equal("", sb:exec({ "/usr/bin/env" }, options).stdout)
@@ -65,7 +65,7 @@ describe("environment variables:", function()
       assert.equal("A=1\n", sb:exec({ "/usr/bin/env" }, options).stdout)
     end)
 
-  on_local(it, "case 30: one entry per key, the nearest wins",
+  on_each(it, "case 30: one entry per key, the nearest wins",
     function(_, sb)
       local r = sb:exec({ "/usr/bin/env" }, { env = { K = "last" } })
       local count, line = lines_matching(r.stdout, "^K=")
@@ -81,12 +81,12 @@ describe("environment variables:", function()
       assert.same({ 1, "HOME=/x" }, { count, line })
     end, { env = { K = "first" } })
 
-  on_local(it, "case 31: neither LINES nor COLUMNS is set", function(_, sb)
+  on_each(it, "case 31: neither LINES nor COLUMNS is set", function(_, sb)
     assert.equal("none none",
       sb:output("echo ${LINES-none} ${COLUMNS-none}"))
   end)
 
-  on_local(it, "values are bytes", function(_, sb)
+  on_each(it, "values are bytes", function(_, sb)
     local value = env.all_bytes():sub(2)
     local r = sb:exec({ "printenv", "V" }, { env = { V = value } })
     assert.equal(value .. "\n", r.stdout)
@@ -94,7 +94,7 @@ describe("environment variables:", function()
 end)
 
 describe("working directory:", function()
-  on_local(it, "case 32: a missing one is named, not the program",
+  on_each(it, "case 32: a missing one is named, not the program",
     function(_, sb)
       for _, start in ipairs({ "exec", "spawn" }) do
         local err = raises("SpawnError", sb[start], sb, { "ls" },
@@ -106,13 +106,13 @@ describe("working directory:", function()
       end
     end)
 
-  on_local(it, "case 32: a file is no working directory", function(_, sb)
+  on_each(it, "case 32: a file is no working directory", function(_, sb)
     sb.fs:write("file", "")
     local err = raises("SpawnError", sb.exec, sb, { "ls" }, { cwd = "file" })
     assert.equal("ENOTDIR", err.code)
   end)
 
-  on_local(it, "case 33: it is a path of the sandbox", function(_, sb)
+  on_each(it, "case 33: it is a path of the sandbox", function(_, sb)
     local root = sb:output("pwd")
     for _, name in ipairs({ "inside", "inside/a b/ü" }) do
       sb:exec({ "mkdir", "-p", name }):check()
@@ -124,7 +124,7 @@ describe("working directory:", function()
     end
   end)
 
-  on_local(it, "case 34: never interpreted", function(_, sb)
+  on_each(it, "case 34: never interpreted", function(_, sb)
     local root = sb:output("pwd")
     raises("SpawnError", sb.exec, sb, { "true" },
       { cwd = "x; touch PWNED; echo " })
@@ -142,21 +142,29 @@ describe("working directory:", function()
     assert.is_false(sb.fs:exists("PWNED"))
   end)
 
-  facades.both(it, "case 33: cwd of the sandbox is the default", function(P)
-    local directory <close> = setmetatable({ path = env.tmpdir() }, {
-      __close = function(self)
-        env.rmdir(self.path)
-      end,
-    })
-    env.sh("mkdir " .. directory.path .. "/sub")
-    facades.with_sandbox(P, {
-      settings = { workspace = directory.path }, cwd = "sub",
-    }, function(sb)
-      assert.equal(directory.path .. "/sub", sb:output("pwd"))
+  facades.on(it, "bwrap", "case 33: cwd of the sandbox is the default",
+    function(_, sb)
+      assert.equal("/tmp", sb:output("pwd"))
       sb.fs:write("f", "x")
-      assert.equal("x", env.read(directory.path .. "/sub/f"))
+      assert.equal("x", sb.fs:read("/tmp/f"))
+    end, { cwd = "/tmp" })
+
+  facades.both(it, "case 33: and in the caller's directory [local]",
+    function(P)
+      local directory <close> = setmetatable({ path = env.tmpdir() }, {
+        __close = function(self)
+          env.rmdir(self.path)
+        end,
+      })
+      env.sh("mkdir " .. directory.path .. "/sub")
+      facades.with_sandbox(P, {
+        settings = { workspace = directory.path }, cwd = "sub",
+      }, function(sb)
+        assert.equal(directory.path .. "/sub", sb:output("pwd"))
+        sb.fs:write("f", "x")
+        assert.equal("x", env.read(directory.path .. "/sub/f"))
+      end)
     end)
-  end)
 
   it("leave nothing behind", nothing_left)
 end)

@@ -1,33 +1,18 @@
 -- Situations 65 to 67 of the collection of cases: errors that lose their
 -- cause.
 
+local backends = require("spec.support.backends")
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
 local env = require("spec.support.env")
 local errors = require("portico.errors")
-local portico = require("portico")
 
 local nothing_left = leaks.frame()
-local on_local, raises = facades.on_local, facades.raises
+local on_each, raises = facades.on_each, facades.raises
 
--- Pids of our children that are agents; not of what those started.
-local function agents()
-  local found = {}
-  local self = env.read("/proc/self/stat"):match("^%d+")
-  for description in pairs(leaks.snapshot()) do
-    local pid, comm = description:match("^process (%d+) (%S+)")
-    local stat = pid and comm:find("^portico")
-      and env.read("/proc/" .. pid .. "/stat")
-    if stat and stat:match("^%d+ %(.*%) %S (%d+)") == self then
-      found[tonumber(pid)] = true
-    end
-  end
-  return found
-end
-
--- Kills the agents that were not there before; from outside, as a crash.
-local function kill_new_agents(before)
-  for pid in pairs(agents()) do
+-- Kills the sandbox that was not there before; from outside, as a crash.
+local function kill_new_one(before)
+  for pid in pairs(backends.first_processes()) do
     if not before[pid] then
       env.sh("kill -KILL " .. pid)
     end
@@ -35,10 +20,10 @@ local function kill_new_agents(before)
 end
 
 describe("errors that lose their cause:", function()
-  facades.both(it, "case 65: the sandbox dies while output streams",
-    function(P)
-      local before = agents()
-      facades.with_sandbox(P, {}, function(sb)
+  facades.everywhere(it, "case 65: the sandbox dies while output streams",
+    function(P, backend)
+      local before = backends.first_processes()
+      facades.with_sandbox(P, { backend = backend.name }, function(sb)
         local killed = false
         local err = raises("ConnectionError", sb.exec, sb,
           { "sh", "-c", "while :; do echo x; sleep 0.05; done" }, {
@@ -46,7 +31,7 @@ describe("errors that lose their cause:", function()
             on_output = function()
               if not killed then
                 killed = true
-                kill_new_agents(before)
+                kill_new_one(before)
               end
             end,
           })
@@ -86,7 +71,7 @@ describe("errors that lose their cause:", function()
     assert.equal("plugin", last.source)
   end)
 
-  on_local(it, "case 67: one shape through all layers", function(P, sb)
+  on_each(it, "case 67: one shape through all layers", function(P, sb)
     local function check(err)
       assert.equal("table", type(err))
       assert.is_true(errors.is(err, errors.NotFoundError))
@@ -126,26 +111,23 @@ describe("errors that lose their cause:", function()
     assert.equal("x: " .. tostring(err), "x: " .. err)
   end)
 
-  it("case 67: from a task that another one waits for [async]", function()
-    portico.run(function()
-      facades.with_sandbox(portico, {}, function(sb)
-        local own
-        local ok, err = pcall(require("portico.task").all, {
-          function()
-            local _, problem = pcall(sb.fs.read, sb.fs, "no/file")
-            own = problem
-            error(problem, 0)
-          end,
-          function()
-            portico.sleep(10)
-          end,
-        })
-        assert.is_false(ok)
-        assert.is_true(rawequal(own, err))
-        assert.equal("ENOENT", err.code)
-      end)
+  facades.in_task(it, "case 67: from a task that another one waits for",
+    function(P, sb)
+      local own
+      local ok, err = pcall(require("portico.task").all, {
+        function()
+          local _, problem = pcall(sb.fs.read, sb.fs, "no/file")
+          own = problem
+          error(problem, 0)
+        end,
+        function()
+          P.sleep(10)
+        end,
+      })
+      assert.is_false(ok)
+      assert.is_true(rawequal(own, err))
+      assert.equal("ENOENT", err.code)
     end)
-  end)
 
   it("leave nothing behind", nothing_left)
 end)

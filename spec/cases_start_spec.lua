@@ -6,10 +6,10 @@ local leaks = require("spec.support.leaks")
 local env = require("spec.support.env")
 
 local nothing_left = leaks.frame()
-local on_local, raises = facades.on_local, facades.raises
+local on_each, raises = facades.on_each, facades.raises
 
 describe("start errors:", function()
-  on_local(it, "case 35: a missing command", function(_, sb)
+  on_each(it, "case 35: a missing command", function(_, sb)
     for _, start in ipairs({ "exec", "spawn", "output" }) do
       local err = raises("SpawnError", sb[start], sb, { "no-such-tool", "x" })
       assert.equal("ENOENT", err.code)
@@ -22,7 +22,7 @@ describe("start errors:", function()
     raises("InvalidArgumentError", sb.exec, sb, { "" })
   end)
 
-  on_local(it, "case 36: PATH with a directory that is closed to us",
+  on_each(it, "case 36: PATH with a directory that is closed to us",
     function(_, sb)
       sb:exec([[
         mkdir p0 p1 p2
@@ -44,13 +44,13 @@ describe("start errors:", function()
       sb:exec("chmod 700 p0"):check()
     end)
 
-  on_local(it, "case 37: text without a first line", function(_, sb)
+  on_each(it, "case 37: text without a first line", function(_, sb)
     sb.fs:write("n", "echo hi\n", { mode = 493 })
     local err = raises("SpawnError", sb.exec, sb, { "./n" })
     assert.equal("ENOEXEC", err.code)
   end)
 
-  on_local(it, "case 37: a missing interpreter is told apart",
+  on_each(it, "case 37: a missing interpreter is told apart",
     function(_, sb)
       sb.fs:write("n", "#!/no/such/interpreter\n", { mode = 493 })
       local err = raises("SpawnError", sb.exec, sb, { "./n" })
@@ -58,7 +58,7 @@ describe("start errors:", function()
       assert.truthy(err.message:find("interpreter", 1, true), err.message)
     end)
 
-  on_local(it, "case 37: directory, and not executable", function(_, sb)
+  on_each(it, "case 37: directory, and not executable", function(_, sb)
     sb.fs:mkdir("d")
     sb.fs:write("plain", "#!/bin/sh\n", { mode = 420 })
     local err = raises("SpawnError", sb.exec, sb, { "./d" })
@@ -67,7 +67,7 @@ describe("start errors:", function()
     assert.equal("EACCES", err.code)
   end)
 
-  on_local(it, "case 37: a file that is being written", function(_, sb)
+  on_each(it, "case 37: a file that is being written", function(_, sb)
     sb:exec("cp /bin/true busy; chmod 755 busy"):check()
     local writer = sb:spawn("exec 3>>busy; echo open; exec sleep 30")
     assert.equal("open\n", writer:read().data)
@@ -79,7 +79,7 @@ describe("start errors:", function()
 end)
 
 describe("arguments:", function()
-  on_local(it, "case 38: argv is a list and stays one", function(_, sb)
+  on_each(it, "case 38: argv is a list and stays one", function(_, sb)
     local r = sb:exec({
       "printf", "[%s]", "There are  two  blanks", "\nfoo", "a'b", "$HOME",
       "*", ";id", "",
@@ -90,7 +90,7 @@ describe("arguments:", function()
     assert.equal(bytes, sb:exec({ "printf", "%s", bytes }).stdout)
   end)
 
-  on_local(it, "case 38: quote() makes one word of anything",
+  on_each(it, "case 38: quote() makes one word of anything",
     function(P, sb)
       local words = {
         "a b", "a'b", 'a"b', "$HOME", "*", ";id", "", "-n", "a\nb", "\\",
@@ -101,7 +101,7 @@ describe("arguments:", function()
       assert.equal(expected, sb:exec(line).stdout)
     end)
 
-  on_local(it, "case 39: here-documents, set -e, exit", function(_, sb)
+  on_each(it, "case 39: here-documents, set -e, exit", function(_, sb)
     local limit = { timeout = 5 }
     local r = sb:exec({
       "sh", "-c", "cat <<'EOF' >t\nhello\nEOF\nprintf done",
@@ -114,7 +114,7 @@ describe("arguments:", function()
     assert.equal("ok\n", sb:exec({ "echo", "ok" }).stdout)
   end)
 
-  on_local(it, "case 40: file names are data", function(_, sb)
+  on_each(it, "case 40: file names are data", function(_, sb)
     local names = {
       "a b", "-rf", "a'b", 'a"b', "a;b", "a\\b", "~", "*", "a\nb", "ü",
     }
@@ -131,7 +131,7 @@ describe("arguments:", function()
     assert.equal(0, #sb.fs:list("d"))
   end)
 
-  on_local(it, "case 40: names in byte order", function(_, sb)
+  on_each(it, "case 40: names in byte order", function(_, sb)
     for _, name in ipairs({ "b", "B", "a", "\xff", "ü", "_" }) do
       sb.fs:write(name, "")
     end

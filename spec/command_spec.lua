@@ -1,5 +1,6 @@
 -- The portico command: arguments, exit codes, and what it prints of errors.
 
+local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local leaks = require("spec.support.leaks")
 
@@ -44,8 +45,10 @@ describe("the portico command", function()
   it("lists the backends", function()
     local output, code = portico("backends")
     assert.equal(0, code)
-    assert.truthy(("\n" .. output):find("\nlocal%s"), output)
-    assert.truthy(("\n" .. output):find("\nnull%s"), output)
+    for _, backend in ipairs(backends.list) do
+      assert.truthy(("\n" .. output):find("\n" .. backend.name .. "%s"),
+        output)
+    end
   end)
 
   it("refuses what it does not know, with exit code 2", function()
@@ -126,18 +129,20 @@ describe("the portico command", function()
     assert.truthy(output:find("/no/such/script.lua", 1, true))
   end)
 
-  it("ends with 130 on Ctrl-C, and ends the command in the sandbox",
-    function()
-      local output, code = script([[
+  for _, backend in ipairs(backends.real) do
+    backends.it(it, backend, "ends with 130 on Ctrl-C, and ends the command in "
+      .. "the sandbox [" .. backend.name .. "]", function()
+      local output, code = script(([[
         local portico = require("portico.sync")
         local pid = io.open("/proc/self/stat"):read("n")
         os.execute("(sleep 1; kill -INT " .. pid .. ") &")
-        local sandbox <close> = portico.sandbox({ backend = "local" })
+        local sandbox <close> = portico.sandbox({ backend = %q })
         sandbox:exec({ "sleep", "271830.5" })
-      ]])
+      ]]):format(backend.name))
       assert.equal(130, code, output)
       assert.same({}, env.pgrep({ "sleep", "271830.5" }))
     end)
+  end
 
   it("ends a loop without waits on Ctrl-C, too", function()
     local output, code = script([[

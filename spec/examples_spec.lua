@@ -1,6 +1,8 @@
--- Runs each example as a reader would: by `lua5.4`, and by the portico command.
--- What they print is known, and nothing may be on stderr.
+-- Runs each example as a reader would: by `lua5.4`, and by the portico command,
+-- on the default backend; and on every other that runs programs. What they
+-- print is known, and nothing may be on stderr.
 
+local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local leaks = require("spec.support.leaks")
 local lfs = require("lfs")
@@ -48,11 +50,28 @@ still here
 ]],
 }
 
+-- The examples name no backend: this makes lua5.4 take another one.
+local OTHER_BACKEND = [[
+  for _, name in ipairs({ "portico", "portico.sync" }) do
+    local P = require(name)
+    local sandbox = P.sandbox
+    function P.sandbox(options)
+      options = options or {}
+      options.backend = options.backend or %q
+      return sandbox(options)
+    end
+  end
+]]
+
+-- What is about isolation has tests of its own.
+local OWN_TESTS = { strangers_script = true }
+
 -- Runs a program with an example; returns stdout, stderr and exit code.
-local function run(program, path)
+local function run(program, path, init)
   local errors_path = os.tmpname()
-  local output, code = env.sh(("timeout 60 %s %s 2>%s"):format(program,
-    env.quoted(path), env.quoted(errors_path)))
+  local output, code = env.sh(("LUA_INIT=%s timeout 60 %s %s 2>%s"):format(
+    env.quoted(init or ""), program, env.quoted(path),
+    env.quoted(errors_path)))
   local problems = env.read(errors_path)
   os.remove(errors_path)
   return output, problems, code
@@ -62,23 +81,69 @@ describe("the example", function()
   for name, expected in pairs(EXPECTED) do
     local path = "examples/" .. name .. ".lua"
 
-    it(name .. " works in lua5.4", function()
-      local output, problems, code = run("lua5.4", path)
+    local function works(program, init)
+      local output, problems, code = run(program, path, init)
       assert.same({ expected, "", 0 }, { output, problems, code })
-    end)
+    end
 
-    it(name .. " works in the portico command", function()
-      local program = assert(os.getenv("PORTICO_BIN"),
-        "PORTICO_BIN is not set: run the tests by ./dev test")
-      local output, problems, code = run(env.quoted(program), path)
-      assert.same({ expected, "", 0 }, { output, problems, code })
-    end)
+    for _, backend in ipairs(backends.real) do
+      backends.it(it, backend, ("%s works in lua5.4 [%s]"):format(name,
+        backend.name), function()
+        works("lua5.4", not backend.default
+          and OTHER_BACKEND:format(backend.name))
+      end)
+    end
+
+    backends.it(it, backends.default, name .. " works in the portico command",
+      function()
+        works(env.quoted(assert(os.getenv("PORTICO_BIN"),
+          "PORTICO_BIN is not set: run the tests by ./dev test")))
+      end)
   end
+
+  -- How a limit makes itself felt depends on whether there is a cgroup for it.
+  backends.it(it, backends.bwrap, "strangers_script tells results apart",
+    function()
+      local backend <close> = require("portico.sync").open("bwrap")
+      local capabilities = backend:probe().capabilities
+      local function native(limit)
+        return capabilities["limits." .. limit].level == "native"
+      end
+      local output, problems, code = run("lua5.4",
+        "examples/strangers_script.lua")
+      assert.same({ "", 0 }, { problems, code })
+      local found, name = {}, nil
+      for line in output:gmatch("[^\n]+") do
+        local printed = line:match("^ +| (.*)$")
+        if printed then
+          found[name][#found[name] + 1] = printed
+        else
+          local what
+          name, what = line:match("^([%a ]+):%s+(.*)$")
+          found[name] = { what }
+        end
+      end
+      assert.same({ "ok", "42" }, found["works"])
+      assert.same({ "exit 3", "never mind" }, found["fails"])
+      assert.same({ "timeout", "busy" }, found["loops"])
+      assert.equal(native("memory") and "oom" or "exit 1",
+        found["eats memory"][1])
+      assert.truthy(found["forks"][1]:find("^exit 2"), output)
+      assert.equal(native("pids"),
+        found["forks"][1] == "exit 2, after it hit the limit of pids")
+      assert.equal("ok", found["fills the disk"][1])
+      assert.is_true(tonumber(found["fills the disk"][3]) <= 16 << 20)
+      assert.equal("exit 1", found["looks around"][1])
+      assert.same({ "/home:", "sandbox", "/workspace:", "script.sh" },
+        table.move(found["looks around"], 2, 5, 1, {}))
+      assert.same({ "ok", "lo" }, found["calls home"])
+    end)
 
   it("has a test, each of them", function()
     for file in lfs.dir("examples") do
       local name = file:match("^(.*)%.lua$")
-      assert.truthy(not name or EXPECTED[name], file .. " has no test")
+      assert.truthy(not name or EXPECTED[name] or OWN_TESTS[name],
+        file .. " has no test")
     end
   end)
 

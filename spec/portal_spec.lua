@@ -1,6 +1,7 @@
 -- The portal under the sync facade: a thread per sandbox, from create to
 -- close, that is never in the way.
 
+local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local errors = require("portico.errors")
 local facades = require("spec.support.facades")
@@ -133,17 +134,20 @@ describe("a sync sandbox", function()
     assert.is_true(rawequal(debug.getmetatable(err), errors.NotFoundError))
   end)
 
-  it("goes by itself when it is dropped", function()
-    local before = leaks.snapshot()
-    local peak = count_threads()
-    for _ = 1, 60 do
-      sync.sandbox({ backend = "local" })
-      collectgarbage()
-      peak = math.max(peak, count_threads())
-    end
-    assert.is_true(peak < 40, peak .. " threads")
-    assert.same({}, leaks.since(before))
-  end)
+  for _, backend in ipairs(backends.real) do
+    backends.it(it, backend, "goes by itself when it is dropped ["
+      .. backend.name .. "]", function()
+      local before = leaks.snapshot()
+      local peak = count_threads()
+      for _ = 1, 60 do
+        sync.sandbox({ backend = backend.name })
+        collectgarbage()
+        peak = math.max(peak, count_threads())
+      end
+      assert.is_true(peak < 40, peak .. " threads")
+      assert.same({}, leaks.since(before))
+    end)
+  end
 end)
 
 describe("a sync backend", function()
@@ -160,19 +164,22 @@ describe("a sync backend", function()
 end)
 
 describe("a portal by hand", function()
-  it("is one thread for several sandboxes", function()
-    local before = count_threads()
-    local shared <close> = portal.open()
-    assert.equal(before + 1, count_threads(before + 1))
-    local a <close> = sync.sandbox({ backend = "local", portal = shared })
-    local b <close> = sync.sandbox({ backend = "local", portal = shared })
-    local backend <close> = sync.open("local", nil, { portal = shared })
-    local c <close> = backend:create({ portal = shared })
-    assert.equal(before + 1, count_threads(before + 1))
-    assert.equal("1 2 3", table.concat({
-      a:output("echo 1"), b:output("echo 2"), c:output("echo 3"),
-    }, " "))
-  end)
+  for _, each in ipairs(backends.real) do
+    backends.it(it, each, "is one thread for several sandboxes [" .. each.name
+      .. "]", function()
+      local before = count_threads()
+      local shared <close> = portal.open()
+      assert.equal(before + 1, count_threads(before + 1))
+      local a <close> = sync.sandbox({ backend = each.name, portal = shared })
+      local b <close> = sync.sandbox({ backend = each.name, portal = shared })
+      local backend <close> = sync.open(each.name, nil, { portal = shared })
+      local c <close> = backend:create({ portal = shared })
+      assert.equal(before + 1, count_threads(before + 1))
+      assert.equal("1 2 3", table.concat({
+        a:output("echo 1"), b:output("echo 2"), c:output("echo 3"),
+      }, " "))
+    end)
+  end
 
   it("cannot be closed while it is used", function()
     local shared = portal.open()
@@ -231,9 +238,9 @@ describe("a portal by hand", function()
 end)
 
 describe("without room for it", function()
-  it("creation fails with a typed error, and leaves nothing", function()
+  local function check(backend)
     for limit = 12, 28 do -- with fewer, the shell fails
-      local output, code = env.script([[
+      local output, code = env.script(([[
         local sync = require("portico.sync")
         local errors = require("portico.errors")
         local function fds()
@@ -248,7 +255,7 @@ describe("without room for it", function()
           return n
         end
         local function try()
-          local ok, sb = pcall(sync.sandbox, { backend = "local" })
+          local ok, sb = pcall(sync.sandbox, { backend = %q })
           if ok then
             sb:close()
           else
@@ -264,12 +271,19 @@ describe("without room for it", function()
         assert(try() == first and try() == first)
         assert(fds() == before, before .. " to " .. fds())
         print(first)
-      ]], "ulimit -n " .. limit .. "; ")
+      ]]):format(backend), "ulimit -n " .. limit .. "; ")
       assert.truthy(output == "opened\n" or output == "refused\n",
         ("ulimit -n %d: %d: %s"):format(limit, code, output))
       assert.equal(0, code)
     end
-  end)
+  end
+
+  for _, backend in ipairs(backends.real) do
+    backends.it(it, backend, "creation fails with a typed error, and leaves "
+      .. "nothing [" .. backend.name .. "]", function()
+      check(backend.name)
+    end)
+  end
 end)
 
 -- How a script may end while a command runs in a sandbox; each in a process of
@@ -277,21 +291,37 @@ end)
 describe("the end of a script", function()
   local number = 0
 
-  local function check(facade, ending, expected_code)
+  local function next_seconds()
     number = number + 1
-    local seconds = ("271828.%d"):format(number)
+    return ("271828.%d"):format(number)
+  end
+
+  -- Declares a test of each facade on each backend.
+  local function test(name, fn)
+    for _, backend in ipairs(backends.real) do
+      for _, facade in ipairs({ "portico", "portico.sync" }) do
+        backends.it(it, backend, ("%s [%s, %s]"):format(name, backend.name,
+          facade), function()
+          fn(facade, backend.name)
+        end)
+      end
+    end
+  end
+
+  local function check(facade, backend, ending, expected_code)
+    local seconds = next_seconds()
     local output, code, duration = env.script(([[
       local P = require(%q)
       local sb
       P.run(function()
-        sb = P.sandbox({ backend = "local" })
+        sb = P.sandbox({ backend = %q })
         sb:spawn({ "sleep", %q })
         sb:exec({ "true" })
       end)
       io.write("on ")
       io.flush()
       %s
-    ]]):format(facade, seconds, ending))
+    ]]):format(facade, backend, seconds, ending))
     assert.truthy(output:find("^on "), output)
     assert.equal(expected_code, code, output)
     assert.is_true(duration < 5, duration .. " seconds")
@@ -301,62 +331,60 @@ describe("the end of a script", function()
     return output
   end
 
-  for _, facade in ipairs({ "portico", "portico.sync" }) do
-    it("by falling off [" .. facade .. "]", function()
-      check(facade, "", 0)
-    end)
-    it("by an error [" .. facade .. "]", function()
-      assert.truthy(check(facade, 'error("mine")', 1):find("mine", 1, true))
-    end)
-    it("by os.exit [" .. facade .. "]", function()
-      check(facade, "os.exit(7)", 7)
-    end)
-    it("by os.exit that closes the state [" .. facade .. "]", function()
-      check(facade, "os.exit(7, true)", 7)
-    end)
-    it("by SIGKILL [" .. facade .. "]", function()
-      check(facade, [[
-        local pid = io.open("/proc/self/stat"):read("n")
-        os.execute("kill -KILL " .. pid)
-      ]], 137)
-    end)
-    it("by Ctrl-C in a wait [" .. facade .. "]", function()
-      number = number + 1
-      local seconds = ("271828.%d"):format(number)
-      local output, code, duration = env.script(([[
-        local P = require(%q)
-        local errors = require("portico.errors")
-        local pid = io.open("/proc/self/stat"):read("n")
-        os.execute("(sleep 1; kill -INT " .. pid .. ") &")
-        local ok, err = pcall(P.run, function()
-          local sb <close> = P.sandbox({ backend = "local" })
-          sb:exec({ "sleep", %q })
-        end)
-        print(ok, errors.is(err, "CancelledError"), err.code)
-        P.run(function()
-          local sb <close> = P.sandbox({ backend = "local" })
-          print(sb:output("echo usable"))
-        end)
-      ]]):format(facade, seconds))
-      assert.equal("false\ttrue\tPCO_EINTERRUPTED\nusable\n", output)
-      assert.equal(0, code)
-      assert.is_true(duration < 8, duration .. " seconds")
-      assert.same({}, env.pgrep({ "sleep", seconds }))
-    end)
-    it("not by a harmless signal in a wait [" .. facade .. "]", function()
-      local output = env.script(([[
-        local P = require(%q)
-        local pid = io.open("/proc/self/stat"):read("n")
-        os.execute("(for i in 1 2 3; do sleep 0.1; kill -WINCH " .. pid
-          .. "; done) &")
-        P.run(function()
-          local sb <close> = P.sandbox({ backend = "local" })
-          print(sb:output("sleep 0.6; echo whole"))
-        end)
-      ]]):format(facade))
-      assert.equal("whole\n", output)
-    end)
-  end
+  test("by falling off", function(facade, backend)
+    check(facade, backend, "", 0)
+  end)
+  test("by an error", function(facade, backend)
+    local output = check(facade, backend, 'error("mine")', 1)
+    assert.truthy(output:find("mine", 1, true))
+  end)
+  test("by os.exit", function(facade, backend)
+    check(facade, backend, "os.exit(7)", 7)
+  end)
+  test("by os.exit that closes the state", function(facade, backend)
+    check(facade, backend, "os.exit(7, true)", 7)
+  end)
+  test("by SIGKILL", function(facade, backend)
+    check(facade, backend, [[
+      local pid = io.open("/proc/self/stat"):read("n")
+      os.execute("kill -KILL " .. pid)
+    ]], 137)
+  end)
+  test("by Ctrl-C in a wait", function(facade, backend)
+    local seconds = next_seconds()
+    local output, code, duration = env.script(([[
+      local P = require(%q)
+      local errors = require("portico.errors")
+      local pid = io.open("/proc/self/stat"):read("n")
+      os.execute("(sleep 1; kill -INT " .. pid .. ") &")
+      local ok, err = pcall(P.run, function()
+        local sb <close> = P.sandbox({ backend = %q })
+        sb:exec({ "sleep", %q })
+      end)
+      print(ok, errors.is(err, "CancelledError"), err.code)
+      P.run(function()
+        local sb <close> = P.sandbox({ backend = %q })
+        print(sb:output("echo usable"))
+      end)
+    ]]):format(facade, backend, seconds, backend))
+    assert.equal("false\ttrue\tPCO_EINTERRUPTED\nusable\n", output)
+    assert.equal(0, code)
+    assert.is_true(duration < 8, duration .. " seconds")
+    assert.same({}, env.pgrep({ "sleep", seconds }))
+  end)
+  test("not by a harmless signal in a wait", function(facade, backend)
+    local output = env.script(([[
+      local P = require(%q)
+      local pid = io.open("/proc/self/stat"):read("n")
+      os.execute("(for i in 1 2 3; do sleep 0.1; kill -WINCH " .. pid
+        .. "; done) &")
+      P.run(function()
+        local sb <close> = P.sandbox({ backend = %q })
+        print(sb:output("sleep 0.6; echo whole"))
+      end)
+    ]]):format(facade, backend))
+    assert.equal("whole\n", output)
+  end)
 
   it("leaves nothing behind", nothing_left)
 end)

@@ -8,7 +8,7 @@ local portico = require("portico")
 local task = require("portico.task")
 
 local nothing_left = leaks.frame()
-local on_local, raises = facades.on_local, facades.raises
+local on_each, raises = facades.on_each, facades.raises
 
 local function collect(times)
   for _ = 1, times do
@@ -148,7 +148,7 @@ describe("a task is not starved", function()
 end)
 
 describe("an input function that returns \"\"", function()
-  on_local(it, "is asked again, and may give more", function(_, sb)
+  on_each(it, "is asked again, and may give more", function(_, sb)
     local count = 0
     local r = sb:exec({ "cat" }, {
       input = function()
@@ -159,7 +159,7 @@ describe("an input function that returns \"\"", function()
     assert.same({ ("x"):rep(10), 1010 }, { r.stdout, count })
   end)
 
-  on_local(it, "holds up neither the end nor the time limit", function(_, sb)
+  on_each(it, "holds up neither the end nor the time limit", function(_, sb)
     local options = {
       input = function()
         return ""

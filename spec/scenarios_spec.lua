@@ -1,7 +1,8 @@
--- One list of scenarios, run by both facades: results, error classes, codes
--- and messages must be the same. And the list is complete: each member of each
--- class is called by some scenario.
+-- One list of scenarios, run by both facades on each backend: results, error
+-- classes, codes and messages must be the same. And the list is complete: each
+-- member of each class is called by some scenario.
 
+local backends = require("spec.support.backends")
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
 local notebook = require("spec.support.notebook")
@@ -44,28 +45,33 @@ local function counted(facade, objects, fn, ...)
   return table.unpack(results, 2, results.n)
 end
 
-for _, backend in ipairs({ "local", "null" }) do
-  describe("both facades on " .. backend .. " agree:", function()
+-- What is wrong with a scenario on a backend, as text; "" if nothing is.
+local function problems_of(scenario, backend)
+  local problems
+  notebook.with_objects(async, backend, function(a)
+    notebook.with_objects(sync, backend, function(b)
+      local left, left_wrong = counted(async, a, notebook.run, async,
+        scenario, backend, b)
+      local right, right_wrong = counted(sync, b, notebook.run, sync,
+        scenario, backend, a)
+      problems = { difference(left, right) }
+      local last = left:match("the scenario: raised ([^\n]*)")
+      problems[#problems + 1] = last and "it raised " .. last
+      table.move(left_wrong, 1, #left_wrong, #problems + 1, problems)
+      if #left_wrong == 0 then
+        table.move(right_wrong, 1, #right_wrong, #problems + 1, problems)
+      end
+    end)
+  end)
+  return table.concat(problems, "\n")
+end
+
+for _, backend in ipairs(backends.list) do
+  describe("both facades on " .. backend.name .. " agree:", function()
     for _, scenario in ipairs(scenarios) do
-      if backend == "local" or scenario.portable then
-        it(scenario.name, function()
-          notebook.with_objects(async, backend, function(a)
-            notebook.with_objects(sync, backend, function(b)
-              local left, left_wrong = counted(async, a, notebook.run, async,
-                scenario, backend, b)
-              local right, right_wrong = counted(sync, b, notebook.run, sync,
-                scenario, backend, a)
-              local problems = { difference(left, right) }
-              local last = left:match("the scenario: raised ([^\n]*)")
-              problems[#problems + 1] = last and "it raised " .. last
-              table.move(left_wrong, 1, #left_wrong, #problems + 1, problems)
-              if #left_wrong == 0 then
-                table.move(right_wrong, 1, #right_wrong, #problems + 1,
-                  problems)
-              end
-              assert.equal("", table.concat(problems, "\n"))
-            end)
-          end)
+      if backend.programs or scenario.portable then
+        backends.it(it, backend, scenario.name, function()
+          assert.equal("", problems_of(scenario, backend.name))
         end)
       end
     end

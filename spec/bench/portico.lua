@@ -4,31 +4,13 @@
 -- throughputs MB/s, memory KiB.
 
 local clock = require("bench_clock")
+local time = require("spec.bench.timing").time
 
 local row, facade, bin = ...
 local portico = require("portico")
 local P = facade == "sync" and require("portico.sync") or portico
 
 local TRUE = { bin .. "/true" }
-
-local function median(samples)
-  table.sort(samples)
-  return samples[#samples // 2 + 1]
-end
-
--- Median microseconds of count calls of fn.
-local function time(count, fn)
-  for _ = 1, count // 10 + 1 do
-    fn()
-  end
-  local samples = {}
-  for i = 1, count do
-    local start = clock.now()
-    fn()
-    samples[i] = clock.now() - start
-  end
-  return median(samples)
-end
 
 local rows = {}
 

@@ -1,6 +1,7 @@
 -- What ./dev bench runs: every row several times, the programs of a row in
 -- turn (floor, Portico, peers, floor, ...), so that what the machine does
--- meanwhile hits all of them; and the median of each.
+-- meanwhile hits all of them. Printed are the median of each, the median of the
+-- ratios of the rounds, and the lowest and highest of these.
 --   lua5.4 spec/bench/run.lua BUILD [ROW...]
 
 local build = ...
@@ -21,10 +22,14 @@ local function capture(command)
   return ok and output or nil
 end
 
--- The number that a program prints, or nil if it fails.
+-- The numbers that a program prints, or nil if it fails.
 local function measure(command)
   local output = capture(command)
-  return output and tonumber((output:match("%S+")))
+  local numbers = {}
+  for word in (output or ""):gmatch("%S+") do
+    numbers[#numbers + 1] = tonumber(word)
+  end
+  return output and numbers
 end
 
 local function exists(command)
@@ -39,9 +44,12 @@ local lua = arg[-1] or "lua5.4"
 local function floor(name, ...)
   return table.concat({ sh_quote(bin .. "/" .. name), ... }, " ")
 end
+local function with_clock(...)
+  return ("LUA_CPATH=%s\"$LUA_CPATH\" %s %s"):format(sh_quote(bin .. "/?.so;"),
+    lua, table.concat({ ... }, " "))
+end
 local function portico(row, facade)
-  return ("LUA_CPATH=%s\"$LUA_CPATH\" %s spec/bench/portico.lua %s %s %s")
-    :format(sh_quote(bin .. "/?.so;"), lua, row, facade, sh_quote(bin))
+  return with_clock("spec/bench/portico.lua", row, facade, sh_quote(bin))
 end
 
 local have_luv = exists(lua .. " -e 'require \"luv\"'")
@@ -60,11 +68,45 @@ local function anyio(row)
     and ("%s spec/bench/peer_anyio.py %s %s"):format(python, row, sh_quote(bin))
 end
 
+-- ---- sandboxes of bubblewrap, and what else makes some ----------------------
+
+-- A directory that other users can read, for what peer_bwrap.lua makes.
+local dir = assert(capture("d=$(mktemp -d /tmp/portico-bench-XXXXXX) && "
+  .. "chmod 755 $d && echo $d"):match("%S+"))
+local function remove_dir()
+  os.execute("rm -rf " .. sh_quote(dir))
+end
+local is_root = capture("id -u"):match("^0%s")
+local function bwrap(row, facade)
+  return with_clock("spec/bench/bwrap.lua", row, facade, dir)
+end
+local function launch(count, id, files, ...)
+  return floor("floor_launch", count, id, dir .. "/" .. files, ...)
+end
+-- As root the floor is run as one of the ids that are sandboxes' by default.
+local bwrap_floor = launch("40", is_root and 0x70000000 or 0, "same",
+  "/usr/bin/bwrap --args 30 -- /bench/true")
+local bwrap_plain = launch("40", 0, "plain", "/usr/bin/bwrap --unshare-all",
+  "--ro-bind / / --proc /proc --dev /dev", dir .. "/bin/true")
+-- crun refuses a machine with both versions of cgroups, so it sees one.
+local function crun(count)
+  local command = launch(count, 0, "plain", "/usr/bin/crun --root",
+    dir .. "/state --cgroup-manager=disabled run --bundle",
+    dir .. "/bundle", "bench")
+  if is_root and exists("grep -q '^cgroup2.*/unified ' /proc/mounts") then
+    return "unshare -m sh -c " .. sh_quote("umount -l /sys/fs/cgroup && "
+      .. "mount -t cgroup2 none /sys/fs/cgroup && " .. command)
+  end
+  return command
+end
+
 -- ---- the rows ---------------------------------------------------------------
 
 -- name, what it is; unit; commands; bound: at most (time, memory) or at least
 -- (throughput) this many times the floor, or the value itself where there is
 -- no floor. `floor_is` says what the floor is, where it is not the same work.
+-- `pick`: the command is run once for several rows, of which this one shows
+-- that number (`floor_pick` for the floor). `others`: further peers by name.
 local TRUE = sh_quote(bin .. "/true")
 local PRODUCE = sh_quote(bin .. "/produce")
 local spawn = floor("floor_spawn", "300", TRUE)
@@ -73,6 +115,8 @@ local stream_64k = floor("floor_stream", "65536", PRODUCE, "65536", 1 << 30)
 local stream_4k = floor("floor_stream", "65536", PRODUCE, "4096", 1 << 27,
   "packets")
 local portal = floor("floor_portal", "20000")
+local density = bwrap("density", "async")
+local idle = bwrap("memory", "async")
 -- Both threads on one core, and as the kernel likes: the wake-up of a sleeping
 -- core costs ten times the rest, and where threads land is a matter of luck.
 local have_taskset = exists("taskset -c 0 true")
@@ -91,13 +135,47 @@ local rows = {
     floor = spawn, portico = portico("exec", "sync"), most = 1.3 },
   { name = "exec", what = "  async, both streams captured", unit = "us",
     floor = spawn, portico = portico("exec_pipes", "async") },
+  { name = "exec", what = "exec static true, bwrap, async", unit = "us",
+    floor = spawn, portico = bwrap("exec", "async"), most = 1.3 },
+  { name = "exec", what = "  sync", unit = "us",
+    floor = spawn, portico = bwrap("exec", "sync"), most = 1.3 },
+  { name = "exec", what = "  async, with limits (cgroup)", unit = "us",
+    floor = spawn, portico = bwrap("exec_limits", "async") },
   { name = "exec_1g", what = "exec, 1 GiB touched in the host", unit = "us",
     memory = 2 << 20, floor = spawn_1g, portico = portico("exec_1g", "async"),
     most = 1.43, luv = luv("exec_1g") },
-  { name = "create", what = "create, first command, close", unit = "us",
+  { name = "create", what = "create local, command, close", unit = "us",
     floor = spawn, portico = portico("create", "async") },
   { name = "create", what = "  sync (with a portal)", unit = "us",
     floor = spawn, portico = portico("create", "sync") },
+  { name = "create", what = "create bwrap, first command", unit = "us",
+    floor = bwrap_floor, floor_is = "the bwrap program, same profile and user",
+    portico = bwrap("first", "async"), most = 1.3,
+    others = { { "bwrap, the least", bwrap_plain }, { "crun", crun("20") } } },
+  { name = "create", what = "  sync (with a portal)", unit = "us",
+    floor = bwrap_floor, portico = bwrap("first", "sync") },
+  { name = "create", what = "  async, with limits (cgroup)", unit = "us",
+    floor = bwrap_floor, portico = bwrap("first_limits", "async") },
+  { name = "create", what = "  async, and close", unit = "us",
+    floor = bwrap_floor, portico = bwrap("whole", "async") },
+  { name = "density", what = "create the 100th bwrap sandbox", unit = "us",
+    floor = density, floor_pick = 1, floor_is = "the first of them",
+    portico = density, pick = 2, most = 1.3, rounds = 3 },
+  { name = "density", what = "create the 500th", unit = "us",
+    floor = density, floor_pick = 1, portico = density, pick = 3, most = 1.3,
+    rounds = 3 },
+  { name = "density", what = "a command in each of 500 at once", unit = "us",
+    portico = density, pick = 5, rounds = 3 },
+  { name = "density", what = "closing 500 at once, each", unit = "us",
+    portico = density, pick = 6, rounds = 3 },
+  { name = "density", what = "memory for each, kernel included", unit = "KiB",
+    portico = density, pick = 4, rounds = 3 },
+  { name = "density", what = "descriptors of the host for each", unit = "",
+    portico = density, pick = 7, rounds = 3 },
+  { name = "density", what = "threads of the host for all", unit = "",
+    portico = density, pick = 8, most = 0, rounds = 3 },
+  { name = "density", what = "what is left after the end", unit = "",
+    portico = density, pick = 9, most = 0, rounds = 3 },
   { name = "portal", what = "portal call, nothing to do", unit = "us",
     floor = on_one_core(portal), most = 1.3,
     portico = on_one_core(portico("portal", "sync")),
@@ -123,6 +201,12 @@ local rows = {
     portico = portico("task_wake", "async"), most = 2 },
   { name = "memory", what = "a portal, resident", unit = "KiB",
     portico = portico("portal_memory", "sync"), most = 100 },
+  { name = "memory", what = "an idle bwrap sandbox, PSS, new", unit = "KiB",
+    portico = idle, pick = 1, most = 400, rounds = 3 },
+  { name = "memory", what = "  after a command", unit = "KiB",
+    portico = idle, pick = 2, rounds = 3 },
+  { name = "memory", what = "  6 s later", unit = "KiB",
+    portico = idle, pick = 3, most = 400, rounds = 3 },
 }
 
 -- ---- measuring --------------------------------------------------------------
@@ -146,26 +230,61 @@ local function median(samples)
 end
 
 local COLUMNS = { "floor", "portico", "luv", "anyio" }
+local PICKS = { floor = "floor_pick", portico = "pick" }
 
--- Fills row.values with the medians of its columns.
+-- What commands that serve several rows have printed, by command and round.
+local printed = {}
+
+-- The number of a column in one round; nil if it does not work.
+local function sample(row, column, command, round)
+  local pick = row[PICKS[column]]
+  if not pick then
+    return (measure(command) or {})[1]
+  end
+  local rounds = printed[command] or {}
+  printed[command] = rounds
+  if rounds[round] == nil then
+    rounds[round] = measure(command) or false
+  end
+  return rounds[round] and rounds[round][pick]
+end
+
+-- The columns of a row and its other peers, as { name, command } each.
+local function programs(row)
+  local found = {}
+  for _, column in ipairs(COLUMNS) do
+    if row[column] then
+      found[#found + 1] = { column, row[column] }
+    end
+  end
+  return table.move(row.others or {}, 1, #(row.others or {}), #found + 1, found)
+end
+
+-- Fills row.values with the medians by name, and row.ratios, sorted.
 local function run_row(row)
   local samples = {}
-  for _ = 1, ROUNDS do
-    for _, column in ipairs(COLUMNS) do
-      if row[column] and samples[column] ~= false then
-        samples[column] = samples[column] or {}
-        local value = measure(row[column])
-        if value then
-          table.insert(samples[column], value)
-        else
-          samples[column] = false -- it does not work: do not ask again
+  row.ratios = {}
+  for round = 1, math.min(row.rounds or ROUNDS, ROUNDS) do
+    local values = {}
+    for _, program in ipairs(programs(row)) do
+      local name, command = program[1], program[2]
+      if samples[name] ~= false then
+        samples[name] = samples[name] or {}
+        values[name] = sample(row, name, command, round)
+        if values[name] then
+          table.insert(samples[name], values[name])
+        elseif #samples[name] == 0 then
+          samples[name] = false -- it does not work: do not ask again
         end
       end
     end
+    if values.floor and values.portico then
+      table.insert(row.ratios, values.portico / values.floor)
+    end
   end
   row.values = {}
-  for _, column in ipairs(COLUMNS) do
-    row.values[column] = samples[column] and median(samples[column])
+  for name, list in pairs(samples) do
+    row.values[name] = list and median(list)
   end
 end
 
@@ -178,26 +297,40 @@ local function number(value)
   return ("%.2f"):format(value)
 end
 
+-- The bound of a row, and whether `compared` is within it.
+local function judge(row, compared)
+  local bound = row.most or row.least
+  if not bound then
+    return "", ""
+  end
+  local text = (row.most and "<= " or ">= ") .. bound
+  if not compared then
+    return text, "?"
+  elseif row.most then
+    return text, compared <= bound and "ok" or "MISSED"
+  end
+  return text, compared >= bound and "ok" or "MISSED"
+end
+
+local LINE = "%-34s %-5s %9s %9s %6s %11s %8s %-7s %8s %8s"
+
 local function print_row(row)
-  local v = row.values
+  local v, ratio, spread = row.values, "", ""
   local compared = v.portico
   if row.floor then
-    compared = v.floor and v.portico and v.portico / v.floor
+    compared = #row.ratios > 0 and median(row.ratios)
+    ratio = number(compared)
+    spread = compared and ("%.2f-%.2f"):format(row.ratios[1],
+      row.ratios[#row.ratios]) or ""
   end
-  local bound, verdict = "", ""
-  if row.most then
-    bound = "<= " .. row.most
-    verdict = compared and (compared <= row.most and "ok" or "MISSED") or "?"
-  elseif row.least then
-    bound = ">= " .. row.least
-    verdict = compared and (compared >= row.least and "ok" or "MISSED") or "?"
-  end
-  print(("%-34s %-5s %9s %9s %6s %8s %-7s %8s %8s"):format(row.what, row.unit,
-    number(v.floor), number(v.portico),
-    row.floor and number(compared) or "", bound, verdict, number(v.luv),
-    number(v.anyio)))
+  local bound, verdict = judge(row, compared)
+  print(LINE:format(row.what, row.unit, number(v.floor), number(v.portico),
+    ratio, spread, bound, verdict, number(v.luv), number(v.anyio)))
   if row.floor_is then
     print(("%34s floor: %s"):format("", row.floor_is))
+  end
+  for _, peer in ipairs(row.others or {}) do
+    print(("%34s peer: %s, %s"):format("", peer[1], number(v[peer[1]])))
   end
 end
 
@@ -211,11 +344,14 @@ print(("medians of %d rounds; load before: %s"):format(ROUNDS,
   read_file("/proc/loadavg"):match("%S+") or "?"))
 print(("peers: lua-luv %s, anyio %s"):format(have_luv and "is here" or
   "is missing", python and "is here" or "is missing"))
-print("floor: the same work by a small C program (spec/bench); the peers have")
-print("no sandbox and so do less")
+print("floor: the same work by a small C program (spec/bench); lua-luv and")
+print("anyio have no sandbox and so do less")
 print("")
-print(("%-34s %-5s %9s %9s %6s %8s %-7s %8s %8s"):format("row", "unit",
-  "floor", "portico", "ratio", "bound", "", "lua-luv", "anyio"))
+print(LINE:format("row", "unit", "floor", "portico", "ratio", "lowest-high",
+  "bound", "", "lua-luv", "anyio"))
+if not exists(with_clock("spec/bench/peer_bwrap.lua", dir, sh_quote(bin))) then
+  print("bwrap sandboxes cannot be made here")
+end
 local found = false
 for _, row in ipairs(rows) do
   if next(wanted) == nil or wanted[row.name] then
@@ -229,8 +365,9 @@ for _, row in ipairs(rows) do
     io.stdout:flush()
   end
 end
+remove_dir()
 if not found then
-  io.stderr:write("no such row; there are: exec exec_1g create portal stream ",
-    "tasks memory\n")
+  io.stderr:write("no such row; there are: exec exec_1g create density portal ",
+    "stream tasks memory\n")
   os.exit(2)
 end

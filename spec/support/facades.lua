@@ -1,9 +1,11 @@
 -- Runs a piece of test in both facades: once as a task under `portico.run`,
--- once blocking. The piece gets the facade, and never knows which one it is.
+-- once blocking; and on each backend that can do what it needs. The piece gets
+-- the facade, and never knows which one it is.
 
 local portico = require("portico")
 local sync = require("portico.sync")
 local errors = require("portico.errors")
+local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 
 local facades = {}
@@ -29,6 +31,11 @@ function facades.call(facade, fn, ...)
   return table.unpack(results, 2, results.n)
 end
 
+-- What a script writes to require the facade.
+function facades.module_name(P)
+  return P == portico and "portico" or "portico.sync"
+end
+
 -- Declares a test for each facade; `it` is busted's.
 function facades.both(it, name, fn)
   for _, facade in ipairs(facades.list) do
@@ -38,7 +45,26 @@ function facades.both(it, name, fn)
   end
 end
 
--- Opens a sandbox of `local` and passes it to fn; closes it whatever happens.
+-- Declares a test for each facade of a list on one backend.
+local function declare(it, backend, list, name, fn)
+  for _, facade in ipairs(list) do
+    backends.it(it, backend,
+      ("%s [%s, %s]"):format(name, backend.name, facade.name), function()
+        facades.call(facade, fn, backend)
+      end)
+  end
+end
+
+-- Declares a test for each facade on each backend that runs programs: fn gets
+-- the facade and the entry of support/backends.lua.
+function facades.everywhere(it, name, fn)
+  for _, backend in ipairs(backends.real) do
+    declare(it, backend, facades.list, name, fn)
+  end
+end
+
+-- Opens a sandbox, of `local` unless the options say otherwise, and passes it
+-- to fn; closes it whatever happens.
 function facades.with_sandbox(P, options, fn)
   local all = { backend = "local" }
   for key, value in pairs(options) do
@@ -48,13 +74,35 @@ function facades.with_sandbox(P, options, fn)
   return fn(sandbox)
 end
 
--- Declares a test for each facade that gets a sandbox of `local`.
-function facades.on_local(it, name, fn, options)
-  facades.both(it, name, function(P)
-    facades.with_sandbox(P, options or {}, function(sandbox)
-      fn(P, sandbox)
+-- What calls fn(P, sandbox, backend) with a sandbox of the backend it gets.
+local function in_sandbox(fn, options)
+  return function(P, backend)
+    local all = { backend = backend.name }
+    for key, value in pairs(options or {}) do
+      all[key] = value
+    end
+    facades.with_sandbox(P, all, function(sandbox)
+      fn(P, sandbox, backend)
     end)
-  end)
+  end
+end
+
+-- Declares a test for each facade that gets a sandbox, on each backend that
+-- runs programs.
+function facades.on_each(it, name, fn, options)
+  facades.everywhere(it, name, in_sandbox(fn, options))
+end
+
+-- The same for what only tasks can do.
+function facades.in_task(it, name, fn, options)
+  for _, backend in ipairs(backends.real) do
+    declare(it, backend, { facades.list[1] }, name, in_sandbox(fn, options))
+  end
+end
+
+-- The same as on_each for what only one backend does.
+function facades.on(it, backend, name, fn, options)
+  declare(it, backends[backend], facades.list, name, in_sandbox(fn, options))
 end
 
 -- Calls fn, which must raise an error of the class; returns the error.

@@ -1,4 +1,4 @@
--- Runs scenarios and writes down what comes of it: see scenarios.lua.
+-- Runs scenarios and writes down what comes of it: see scenarios/.
 
 local errors = require("portico.errors")
 local facades = require("spec.support.facades")

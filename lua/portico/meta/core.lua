@@ -16,7 +16,7 @@ local native = {}
 ---@field metatable fun(name: string): table the metatable of its objects
 ---@field backends fun(): portico.BackendEntry[]
 ---@field open fun(name: string, settings: table?, options: table?): table
----@field sandbox fun(options: table): table
+---@field sandbox fun(options: table?): table
 ---@field run fun(fn: function, ...: any): any
 ---@field sleep fun(seconds: number)
 ---@field quote fun(...: string|integer): string

@@ -17,11 +17,14 @@
 ---@class portico.KillOptions: portico.CallOptions
 ---@field grace number? seconds from TERM to KILL
 
+-- Of a sandbox (create), or of one command and all that it starts (exec,
+-- output, spawn): then beside those of its sandbox. 1 or more; math.huge is no
+-- limit.
 ---@class portico.Limits
----@field memory integer? bytes
+---@field memory integer? bytes; files in the sandbox count
 ---@field pids integer? processes and threads
 ---@field cpus number? 0.5 is half of one
----@field disk integer? bytes
+---@field disk integer? bytes; of a sandbox only
 ---@field open_files integer? descriptors per process
 
 ---@class portico.Mount
@@ -45,7 +48,7 @@
 ---@field settings table<string, string|number|boolean>? the backend's own
 
 ---@class portico.SandboxOptions: portico.CreateOptions
----@field backend string|portico.Backend|portico.sync.Backend
+---@field backend string|portico.Backend|portico.sync.Backend|nil bwrap if nil
 ---@field backend_settings table<string, string|number|boolean>?
 
 ---@class portico.LinesOptions: portico.CallOptions
@@ -64,6 +67,7 @@
 ---@field check boolean? raise ExitError on a non-zero exit
 ---@field max_output integer? bytes kept per stream, 16 MiB unless given
 ---@field drain number? seconds to read on after the exit, 0.25 unless given
+---@field limits portico.Limits? of this command alone
 
 ---@class portico.ExecOptions: portico.SpawnOptions
 ---@field input string|(fun(): string?)|nil bytes, or a function giving chunks
@@ -110,7 +114,7 @@
 ---@field code integer? 0 to 255; 128+n after signal n; nil if gone
 ---@field signal string? "SIGKILL", ...
 ---@field reason "exited"|"signaled"|"timeout"|"killed"|"oom"|"gone"
----@field limit string? which limit ended it
+---@field limit "memory"|"pids"|nil the limit that was hit while it ran
 ---@field stdout string
 ---@field stderr string
 ---@field stdout_bytes integer all that was written, also what was not kept

@@ -100,11 +100,12 @@ function portico.open(name, settings, options)
   return core.open(name, settings, options)
 end
 
----Creates a sandbox: opens `options.backend` with `options.backend_settings`
----and passes the rest to `create`. A backend opened so closes with the
----sandbox; an open Backend may be given instead, and stays open. Raises what
----`open` and `Backend:create` raise; nothing stays behind then.
----@param options portico.SandboxOptions
+---Creates a sandbox: opens `options.backend` (`"bwrap"`, which isolates, unless
+---given) with `options.backend_settings` and passes the rest to `create`. A
+---backend opened so closes with the sandbox; an open Backend may be given
+---instead, and stays open. Raises what `open` and `Backend:create` raise;
+---nothing stays behind then, and no other backend is taken instead.
+---@param options portico.SandboxOptions?
 ---@return portico.sync.Sandbox sandbox
 function portico.sandbox(options)
   return core.sandbox(options)
