@@ -29,6 +29,7 @@
 #define START_TIME (30 * PCO_S)  /* for an exec from a slow file system */
 #define KILL_SLICE (50 * PCO_MS) /* of killing orphans, a turn */
 #define PLACE_TIME PCO_S         /* that the keeper may be silent */
+#define IDLE_TIME  (5 * PCO_S)   /* a sandbox that does nothing has no pool */
 
 /* ---- supervisors -------------------------------------------------------- */
 
@@ -354,6 +355,16 @@ static bool take_pending(pco_sup *s, uint64_t op, pco_pending *out) {
 
 /* Its tree is gone.  If it is let go, what was passed on to it meanwhile (a
  * KILL that crossed its message) gets the answer that it would have given. */
+/* Lets an idle one go; it is in no pool. */
+static void retire(pco_agent *a, pco_sup *s) {
+  pco_commands *c = &a->commands;
+  answer_all_pending(a, s, NULL, 0);
+  disconnect(a, s);
+  pco_leaves_leave(a, s->own_leaf);
+  link_out(&c->live, s);
+  link_in(&c->gone, s);
+}
+
 static void on_idle(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
   s->op = 0;
@@ -362,15 +373,12 @@ static void on_idle(pco_agent *a, pco_sup *s) {
   pco_leaves_remove(a, s->command_leaf);
   s->command_leaf = PCO_NO_LEAF;
   close_counter(&s->command_kills);
-  if (c->n_idle < PCO_MAX_IDLE) {
-    c->idle[c->n_idle++] = s;
+  if (c->n_idle == PCO_MAX_IDLE) {
+    retire(a, s);
     return;
   }
-  answer_all_pending(a, s, NULL, 0);
-  disconnect(a, s);
-  pco_leaves_leave(a, s->own_leaf);
-  link_out(&c->live, s);
-  link_in(&c->gone, s);
+  c->idle[c->n_idle++] = s;
+  c->retire_at = pco_now() + IDLE_TIME;
 }
 
 static void on_kill_all_reply(pco_agent *a, const pco_frame *f) {
@@ -791,6 +799,8 @@ size_t pco_commands_count(const pco_commands *c) {
 
 int64_t pco_commands_next(const pco_commands *c) {
   int64_t next = c->next_silent;
+  if (c->n_idle > 0 && c->retire_at < next)
+    next = c->retire_at;
   if (c->lost || c->retry_flush) {
     int64_t soon = pco_now() + 5 * PCO_MS;
     next = soon < next ? soon : next;
@@ -829,6 +839,9 @@ void pco_commands_tick(pco_agent *a) {
     if (now >= c->next_silent)
       lose_silent(a, now);
   }
+  if (c->n_idle > 0 && pco_now() >= c->retire_at)
+    while (c->n_idle > 0)
+      retire(a, c->idle[--c->n_idle]);
   if (c->retry_flush)
     retry_flush(a);
   if (c->lost)

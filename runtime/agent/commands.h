@@ -84,6 +84,7 @@ typedef struct pco_commands {
   pco_sup *gone; /* to be freed at the end of the turn */
   pco_sup *idle[PCO_MAX_IDLE];
   size_t n_idle;
+  int64_t retire_at; /* when those go, if n_idle > 0 */
   size_t n_busy;
   pco_source sigchld;
   int64_t next_silent; /* no supervisor falls silent before */
