@@ -214,11 +214,11 @@ static ssize_t send_some(pco_channel *c) {
     size_t size = mark->n * sizeof(int);
     memset(&control, 0, sizeof control);
     m.msg_control = control.bytes;
-    m.msg_controllen = CMSG_SPACE(size);
+    m.msg_controllen = (socklen_t)CMSG_SPACE(size);
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     h->cmsg_level = SOL_SOCKET;
     h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = CMSG_LEN(size);
+    h->cmsg_len = (socklen_t)CMSG_LEN(size);
     memcpy(CMSG_DATA(h), mark->fds, size);
   }
   ssize_t n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);

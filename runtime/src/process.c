@@ -326,7 +326,7 @@ void pco__process_started(pco__process *p, int64_t pid) {
   p->pid = pid;
   start_wished_kill(p);
   if (p->exec) {
-    if (!p->exec->wants_chunks)
+    if (!p->exec->wants_chunks && streams_open(p))
       pco__timer_start(p->loop, &p->patience, PATIENCE_NS);
     pco__exec_started(p->exec);
   }
