@@ -146,10 +146,11 @@ function rows.memory()
   return created, busy, pss() / count
 end
 
--- 500 alive at once in one runtime: the creation of one when there is none yet,
--- when there are 100 and 500; KiB of the machine for each, kernel included; a
--- command in each, all at once, and the end of each; what the host has for each
--- (descriptors) and for all (threads); and what is left of it afterwards.
+-- 500 alive at once in one runtime: the creation of one when there are hardly
+-- any (before and after, since the machine drifts), 100, and 500; KiB of the
+-- machine for each, kernel included; a command in each, all at once, and the
+-- end of each; what the host has for each (descriptors) and for all (threads);
+-- and what is left of it afterwards.
 function rows.density()
   local task = require("portico.task")
   local count, sandboxes, took = 500, {}, {}
@@ -157,10 +158,13 @@ function rows.density()
   backend:create(options()):close() -- what is made once
   settle()
   local fds, n_threads, kib = clock.fds(), threads(), used()
-  for i = 1, count do
+  local function create(i)
     local start = clock.now()
     sandboxes[i] = backend:create(options())
     took[i] = clock.now() - start
+  end
+  for i = 1, count do
+    create(i)
   end
   local function around(first, last)
     return timing.median(table.move(took, first, last, 1, {}))
@@ -184,8 +188,14 @@ function rows.density()
     sandbox:close()
   end)
   local left = #descendants(own, {}) + clock.fds() - fds
-  return around(1, 25), around(88, 112), around(476, 500), kib, command, ending,
-    host_fds, host_threads, left
+  local at_100, at_500 = around(88, 112), around(476, 500)
+  settle()
+  for i = 26, 50 do
+    create(i)
+    sandboxes[i]:close()
+  end
+  return around(1, 50), at_100, at_500, kib, command, ending, host_fds,
+    host_threads, left
 end
 
 -- ---- the program ------------------------------------------------------------

@@ -48,11 +48,11 @@ function rows.create()
 end
 
 -- A call that crosses to the portal's loop, where nothing is to be done:
--- `null` keeps its sandboxes in memory and has no agent, and the process has
--- not ended.
+-- `null` keeps its sandboxes in memory and has no agent, and the process waits
+-- for input (in `sleep` it would cost a timer of the loop, too).
 function rows.portal()
   local sandbox <close> = P.sandbox({ backend = "null" })
-  local process <close> = sandbox:spawn({ "sleep", "1000" })
+  local process <close> = sandbox:spawn({ "cat" }, { stdin = "pipe" })
   return time(20000, function()
     process:poll()
   end)

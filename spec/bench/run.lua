@@ -159,7 +159,7 @@ local rows = {
   { name = "create", what = "  async, and close", unit = "us",
     floor = bwrap_floor, portico = bwrap("whole", "async") },
   { name = "density", what = "create the 100th bwrap sandbox", unit = "us",
-    floor = density, floor_pick = 1, floor_is = "the first of them",
+    floor = density, floor_pick = 1, floor_is = "while there are hardly any",
     portico = density, pick = 2, most = 1.3, rounds = 3 },
   { name = "density", what = "create the 500th", unit = "us",
     floor = density, floor_pick = 1, portico = density, pick = 3, most = 1.3,
