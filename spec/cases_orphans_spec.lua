@@ -13,11 +13,15 @@ local leaks = require("spec.support.leaks")
 local nothing_left = leaks.frame()
 local on_each, raises = facades.on_each, facades.raises
 
--- The command {"sleep", seconds} with seconds that no other test uses.
-local number = 0
+-- A number that no other test uses, nor another run of this one beside it.
+local count = 0
+local function unique_number()
+  count = count + 1
+  return ("1%s.%d"):format(env.read("/proc/self/stat"):match("^%d+"), count)
+end
+
 local function unique_sleep()
-  number = number + 1
-  return { "sleep", ("161803.%d"):format(number) }
+  return { "sleep", "10" .. unique_number() }
 end
 
 local function is_gone(argv)
@@ -29,8 +33,7 @@ end
 describe("time limits that leave orphans:", function()
   on_each(it, "case 10: the limit acts where the program lives",
     function(_, sb)
-      number = number + 1
-      local argv = { "sh", "-c", "while :; do :; done; : " .. number }
+      local argv = { "sh", "-c", "while :; do :; done; : " .. unique_number() }
       for _ = 1, 5 do
         local err = raises("TimeoutError", sb.exec, sb, argv,
           { timeout = 0.2, grace = 0.5 })

@@ -845,6 +845,29 @@ static void b_timeout(client *c) {
 static void b_timeout_huge(client *c) {
   b_spawn(c, PCO_STDIO_NULL, 3, UINT64_MAX);
 }
+static void b_limit(client *c, uint16_t tag, uint64_t value) {
+  b_spawn(c, PCO_STDIO_NULL, 3, 1);
+  client_number(c, tag, value);
+}
+static void b_no_memory(client *c) {
+  b_limit(c, PCO_TAG_LIMIT_MEMORY, 0);
+}
+static void b_no_pids(client *c) {
+  b_limit(c, PCO_TAG_LIMIT_PIDS, 0);
+}
+static void b_pids_huge(client *c) {
+  b_limit(c, PCO_TAG_LIMIT_PIDS, UINT64_C(1) << 63);
+}
+static void b_cpus_huge(client *c) {
+  b_limit(c, PCO_TAG_LIMIT_CPUS, UINT64_C(1) << 32);
+}
+static void b_files_huge(client *c) {
+  b_limit(c, PCO_TAG_LIMIT_OPEN_FILES, UINT64_MAX);
+}
+static void b_two_limits(client *c) {
+  b_limit(c, PCO_TAG_LIMIT_OPEN_FILES, 9);
+  client_number(c, PCO_TAG_LIMIT_OPEN_FILES, 9);
+}
 static void b_ping(client *c) {
   client_begin(c, PCO_WIRE_PING);
 }
@@ -886,6 +909,12 @@ static void test_broken_frames(void) {
   broken("five descriptors", b_null, 5);
   broken("timeout 0", b_timeout, 0);
   broken("timeout 2^64-1", b_timeout_huge, 0);
+  broken("no memory", b_no_memory, 0);
+  broken("no processes", b_no_pids, 0);
+  broken("2^63 processes", b_pids_huge, 0);
+  broken("2^32 milliprocessors", b_cpus_huge, 0);
+  broken("2^64-1 open files", b_files_huge, 0);
+  broken("a limit twice", b_two_limits, 0);
   broken("DATA of a number to come", b_data_ahead, 0);
   broken("MORE on a request", b_more, 0);
   broken("reason 7", b_reason, 0);

@@ -692,6 +692,58 @@ static void test_hostile(void) {
   IS(pco_cgroup_remove(&g), 0, "removed");
 }
 
+static uint64_t state = 20;
+
+static uint64_t pick(uint64_t n) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (state >> 33) % n;
+}
+
+/* Whatever is asked in whatever order: answers are whole, no descriptor stays
+ * here, and nothing is left. */
+static void test_random(void) {
+  heard h;
+  set_up_v1(false);
+  open_socket();
+  start("auto", "x", (pco_cgroup_limits){.pids = 100, .memory = 1 << 20});
+  make(0, 0, ALL); /* every tree is open from here on */
+  hear(ends[1], &h);
+  forget(&h);
+  drop(0);
+  int before = dup(0), answers = 0, asked = 0;
+  bool good = true;
+  close(before);
+  for (int i = 0; i < 20000 && good; i++) {
+    pco_cgroup_request q = {.type = 1 + (uint32_t)pick(2),
+                            .leaf = (uint32_t)pick(12),
+                            .serial = (uint32_t)i,
+                            .flags = (uint32_t)pick(2)};
+    q.memory = pick(2) ? 1 + pick(1 << 30) : 0;
+    q.pids = pick(2) ? 1 + pick(1000) : 0;
+    q.cpus = pick(2) ? 1 + pick(5000) : 0;
+    asked += q.type == PCO_CGROUP_MAKE;
+    good = ask(q) == 0;
+    if (!hear(ends[1], &h))
+      continue;
+    answers++;
+    good = good && h.a.serial == (uint32_t)i && h.a.n_procs <= h.n &&
+           (h.a.n_procs > 0) == (h.a.limits != 0) && (h.a.limits & ~7u) == 0;
+    forget(&h);
+  }
+  int after = dup(0);
+  close(after);
+  OK(good && answers == asked, "random requests: %d answers to %d", answers,
+     asked);
+  IS(after, before, "no descriptor stays");
+  uint32_t supervisors = 0;
+  for (uint32_t i = 0; i < PCO_CGROUP_MAX_LEAVES; i++)
+    supervisors += g.leaves[i].is_supervisor;
+  IS(g.n_supervisors, supervisors, "supervisors are counted");
+  IS(pco_cgroup_remove(&g), 0, "removed");
+  OK(access(at("pids/portico-x"), F_OK) != 0, "all of it");
+  close_socket();
+}
+
 /* ---- the real thing ----------------------------------------------------- */
 
 /* Makes a child that enters, reports, and waits to be killed. */
@@ -800,6 +852,7 @@ int main(void) {
   test_missing_controllers();
   test_v2_leaves();
   test_hostile();
+  test_random();
   test_real();
   test_stale();
   IS(pco_cgroup_remove_stale("auto", "no-such-sandbox"), 0,

@@ -197,7 +197,7 @@ static void test_requests(uint64_t seed) {
       else if (kind == 1)
         pco_wire_bytes(&b, PCO_TAG_DATA, "bytes", 5);
       else
-        pco_wire_number(&b, (uint16_t)(PCO_TAG_NUMBER + 1 + pick(29)),
+        pco_wire_number(&b, (uint16_t)(PCO_TAG_NUMBER + 1 + pick(33)),
                         pick(3) ? pick(4) : UINT64_MAX >> pick(64));
     }
     pco_wire_end(&b, 0);
@@ -212,6 +212,10 @@ static void test_requests(uint64_t seed) {
            pco_request_number(&r, PCO_TAG_GRACE) <= PCO_MAX_TIME &&
            pco_request_number(&r, PCO_TAG_MODE) <= 07777 &&
            pco_request_number(&r, PCO_TAG_SIGNO) <= 64 &&
+           pco_request_number(&r, PCO_TAG_LIMIT_MEMORY) <= INT64_MAX &&
+           pco_request_number(&r, PCO_TAG_LIMIT_PIDS) <= INT64_MAX &&
+           pco_request_number(&r, PCO_TAG_LIMIT_CPUS) <= UINT32_MAX &&
+           pco_request_number(&r, PCO_TAG_LIMIT_OPEN_FILES) <= UINT32_MAX &&
            (type < 32 || type > 38 || r.text[PCO_TAG_PATH - PCO_TAG_STRING].s);
   }
   OK(good && passed > 1000, "200,000 random requests, %d pass", passed);

@@ -223,11 +223,38 @@ EXIT(exit_999, 999, 0, 0)
 EXIT(exit_signal, 128, 4000, 1)
 EXIT(exit_code_of_signal, 0, 9, 1)
 EXIT(exit_reason, 0, 0, 9)
+EXIT(exit_oom_by_itself, 0, 0, PCO_REASON_OOM)
+EXIT(exit_oom_by_term, 143, 15, PCO_REASON_OOM)
 FORGE(exit_empty) {
   box_say(b, PCO_WIRE_EXIT, 0, id);
 }
 FORGE(exit_no_reason) {
   box_say_number(b, PCO_WIRE_EXIT, 0, id, PCO_TAG_CODE, 0);
+}
+
+static void say_limits(box *b, uint16_t type, uint64_t id, int n,
+                       uint64_t limit) {
+  box_begin_frame(b, type, 0, id);
+  if (type == PCO_WIRE_ERROR) {
+    pco_wire_number(&b->buf, PCO_TAG_ERRNO, ENODEV);
+    pco_wire_number(&b->buf, PCO_TAG_STAGE, PCO_STAGE_LIMIT);
+  } else {
+    pco_wire_number(&b->buf, PCO_TAG_CODE, 137);
+    pco_wire_number(&b->buf, PCO_TAG_SIGNAL, 9);
+    pco_wire_number(&b->buf, PCO_TAG_REASON, PCO_REASON_OOM);
+  }
+  for (int i = 0; i < n; i++)
+    pco_wire_number(&b->buf, PCO_TAG_LIMIT, limit);
+  box_send(b);
+}
+FORGE(exit_limit) {
+  say_limits(b, PCO_WIRE_EXIT, id, 1, PCO_LIMIT_CPUS);
+}
+FORGE(exit_two_limits) {
+  say_limits(b, PCO_WIRE_EXIT, id, 2, PCO_LIMIT_MEMORY);
+}
+FORGE(error_limit) {
+  say_limits(b, PCO_WIRE_ERROR, id, 1, 5);
 }
 
 static void survivors(box *b, uint64_t id, uint16_t type, int n, uint64_t pid) {
@@ -462,6 +489,7 @@ static const forgery forgeries[] = {
     {"STARTED with pid 2^40", SPAWN, pid_big},
     {"SPAWN refused with errno 0", SPAWN, errno_0},
     {"SPAWN refused at stage 99", SPAWN, error_stage},
+    {"SPAWN refused for limit 5", SPAWN, error_limit},
     {"STARTED twice", RUN, started},
     {"ERROR after STARTED", RUN, errno_2},
     {"REPLY after STARTED", RUN, reply},
@@ -472,6 +500,10 @@ static const forgery forgeries[] = {
     {"EXIT with signal 4000", RUN, exit_signal},
     {"EXIT with signal 9 and code 0", RUN, exit_code_of_signal},
     {"EXIT with reason 9", RUN, exit_reason},
+    {"EXIT out of memory by itself", RUN, exit_oom_by_itself},
+    {"EXIT out of memory by SIGTERM", RUN, exit_oom_by_term},
+    {"EXIT with a limit that ends nobody", RUN, exit_limit},
+    {"EXIT with two limits", RUN, exit_two_limits},
     {"EXIT with 65 survivors", RUN, exit_survivors},
     {"EXIT with survivor 0", RUN, exit_survivor_0},
     {"a size of 2^32-1 while a command runs", RUN, size_huge},
@@ -518,6 +550,36 @@ static void test_answered_again(void) {
   end_op(&o->op, PCO_EPROTO);
   finish(&r, 0, PCO_EPROTO);
   case_end("an op that was answered, answered again");
+}
+
+/* What an honest agent tells of limits. */
+static void test_limits(void) {
+  request r;
+  ask(&r, RUN, -1);
+  say_limits(r.b, PCO_WIRE_EXIT, r.id, 1, PCO_LIMIT_MEMORY);
+  check_op(r.op, 0);
+  const pco__exec *e = PCO_CONTAINER(r.op, pco__exec, op);
+  SAME(e->result->exit.reason, PCO_REASON_OOM);
+  SAME(e->result->exit.limit, PCO_LIMIT_MEMORY);
+  finish(&r, 0, 0);
+  static const struct {
+    int error, code;
+  } refusals[] = {{ENODEV, PCO_EUNAVAILABLE},
+                  {EOPNOTSUPP, PCO_EUNSUPPORTED},
+                  {EAGAIN, UV_EAGAIN}};
+  for (int i = 0; i < 3; i++) {
+    ask(&r, SPAWN, -1);
+    box_begin_frame(r.b, PCO_WIRE_ERROR, 0, r.id);
+    pco_wire_number(&r.b->buf, PCO_TAG_ERRNO, (uint64_t)refusals[i].error);
+    pco_wire_number(&r.b->buf, PCO_TAG_STAGE, PCO_STAGE_LIMIT);
+    pco_wire_number(&r.b->buf, PCO_TAG_LIMIT, PCO_LIMIT_PIDS);
+    box_send(r.b);
+    check_op(r.op, refusals[i].code);
+    MUST(r.op->error && r.op->error->limit &&
+         strcmp(r.op->error->limit, "pids") == 0);
+    finish(&r, refusals[i].code, 0);
+  }
+  case_end("limits that were hit, and that cannot be had");
 }
 
 static void test_exit_twice(void) {
@@ -1019,6 +1081,7 @@ int main(void) {
   for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++)
     test_forgery(&forgeries[i]);
   test_answered_again();
+  test_limits();
   test_exit_twice();
   test_late_answer(MKDIR, 0, "a change answered after CANCEL");
   test_late_answer(READ, PCO_ECALLTIMEOUT, "data after CANCEL");

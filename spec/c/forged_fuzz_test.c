@@ -88,7 +88,9 @@ static void say_exit(box *b, uint64_t op) {
   begin(b, PCO_WIRE_EXIT, 0, op);
   pco_wire_number(&b->buf, PCO_TAG_CODE, 137);
   pco_wire_number(&b->buf, PCO_TAG_SIGNAL, 9);
-  pco_wire_number(&b->buf, PCO_TAG_REASON, PCO_REASON_KILLED);
+  pco_wire_number(&b->buf, PCO_TAG_REASON,
+                  below(2) ? PCO_REASON_KILLED : PCO_REASON_OOM);
+  pco_wire_number(&b->buf, PCO_TAG_LIMIT, below(4));
   pco_wire_number(&b->buf, PCO_TAG_DURATION, 5);
   pco_wire_number(&b->buf, PCO_TAG_SURVIVOR, 7);
   keep(b);
@@ -287,7 +289,9 @@ static void check_exit(const pco__result *r) {
   const pco__exit *x = &r->exit;
   MUST(r->gone || r->pid > 0);
   MUST(x->code >= 0 && x->code <= 255 && x->signal >= 0 && x->signal <= 64);
-  MUST(x->reason >= 0 && x->reason <= PCO_REASON_KILLED);
+  MUST(x->reason >= 0 && x->reason <= PCO_REASON_OOM);
+  MUST(x->reason != PCO_REASON_OOM || x->signal == SIGKILL);
+  MUST(x->limit >= 0 && x->limit <= PCO_LIMIT_PIDS);
   MUST(x->n_survivors >= 0 && x->n_survivors <= PCO__MAX_SURVIVORS);
 }
 
