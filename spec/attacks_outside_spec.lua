@@ -128,7 +128,7 @@ describe("attack 1:", function()
       open:create()
     end
     for pid in pairs(backends.first_processes()) do
-      if not before[pid] then
+      if not before[pid] and exists(pid) then
         local uid = uids_of(child_of(child_of(pid)))
         assert.is_nil(seen[uid])
         seen[uid] = true

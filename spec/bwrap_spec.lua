@@ -150,6 +150,20 @@ describe("mounts of bwrap", function()
     refused("PermissionError", "/", "Portico's own")
   end)
 
+  test("that are no list, or lie in each other, are refused",
+    function(backend)
+      local function refused(list, words)
+        has(raises("InvalidArgumentError", backend.create, backend,
+          { mounts = list }).message, words)
+      end
+      refused({ source = "/usr", target = "/x" }, "sequence of tables")
+      refused({ "/usr" }, "mounts[1]")
+      refused({ { source = "/usr", target = "/x" },
+        { source = "/usr", target = "/x/y" } }, "lies in that of another")
+      refused({ { source = "/usr", target = "/x" },
+        { source = "/usr", target = "/x" } }, "lies in that of another")
+    end)
+
   test("with bad targets are refused", function(backend)
     for target, words in pairs({
       ["relative"] = "absolute",

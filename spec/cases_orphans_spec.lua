@@ -51,11 +51,11 @@ describe("time limits that leave orphans:", function()
     function(_, sb)
       local seconds, err = facades.timed(raises, "TimeoutError", sb.exec, sb,
         { "sh", "-c", "trap '' TERM; echo on; sleep 20; echo done" },
-        { timeout = 0.5, grace = 0.5 })
+        { timeout = 1, grace = 0.5 })
       assert.same({ "timeout", "SIGKILL", false, "on\n" }, {
         err.result.reason, err.result.signal, err.result.ok, err.result.stdout,
       })
-      assert.is_true(seconds < 4, seconds .. " seconds")
+      assert.is_true(seconds < 10, seconds .. " seconds")
     end)
 
   facades.everywhere(it, "case 12: no timer outlives its call",
@@ -69,7 +69,7 @@ describe("time limits that leave orphans:", function()
         end)
       ]]):format(facades.module_name(P), backend.name))
       assert.same({ "", 0 }, { output, code })
-      assert.is_true(seconds < 2, seconds .. " seconds")
+      assert.is_true(seconds < 5, seconds .. " seconds")
     end)
 end)
 

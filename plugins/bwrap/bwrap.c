@@ -24,9 +24,14 @@ static void answer_end(pco_sandbox *s) {
     pco_fail(host, s->creating, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
   else if (s->creating)
     pco_fail(host, s->creating, s->failed, PCO_SOURCE_PLUGIN, "%s", s->why);
-  const char *left = "processes of the sandbox do not die from SIGKILL (they "
-                     "hang in the kernel)";
-  bool failed = s->keeper.hangs || s->keeper.last.error;
+  int error =
+      s->keeper.last.type == PCO_KEEPER_ENDED ? s->keeper.last.error : 0;
+  bool failed = s->keeper.hangs || error;
+  const char *left = s->keeper.hangs || error == EBUSY
+                         ? "processes of the sandbox do not die from SIGKILL "
+                           "(they hang in the kernel)"
+                         : "the sandbox has ended, but its cgroup could not be "
+                           "removed";
   if (s->ending && failed)
     pco_fail(host, s->ending, PCO_EBACKEND, PCO_SOURCE_PLUGIN, "%s", left);
   else if (s->ending)

@@ -75,6 +75,8 @@ static void complete(pco_sandbox *s) {
   pco_sandbox_result result = pco_sandbox_result_init();
   pco_op *op = s->creating;
   result.flags = PCO_SANDBOX_HAS_AGENT;
+  if (s->keeper.start.uid != geteuid())
+    result.flags |= PCO_SANDBOX_FOREIGN_ID;
   result.sandbox = s;
   result.id = s->entry.id;
   result.agent_fd = s->agent_fd;

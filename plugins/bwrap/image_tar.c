@@ -36,6 +36,9 @@
 
 #define RETRY_MS 25
 
+/* What a sandbox has made may be anything, a FIFO too. */
+#define OPEN_MADE (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+
 /* A file that was changed less than this many seconds before it was read may
  * change again without looking any different: clocks of file systems tick. */
 #define SETTLED_S 2
@@ -367,7 +370,7 @@ static void start_unpacking(unpack *u) {
   snprintf(bytes, sizeof bytes, "%llu",
            (unsigned long long)u->step.backend->image_max);
   snprintf(entries, sizeof entries, "%llu", (unsigned long long)max_entries(u));
-  int fd = openat(u->claim, COPY "/" TAR, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  int fd = openat(u->claim, COPY "/" TAR, OPEN_MADE);
   int rc = fd < 0 ? -errno : run_inside(u, argv, UNPACK, fd, on_unpacked, &err);
   if (fd >= 0)
     close(fd);
@@ -380,7 +383,7 @@ static void start_unpacking(unpack *u) {
 /* What sha256sum has printed, if the copy is whole. */
 static int read_key(unpack *u) {
   struct stat st;
-  int fd = openat(u->claim, COPY "/" SUM, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  int fd = openat(u->claim, COPY "/" SUM, OPEN_MADE);
   ssize_t n = fd < 0 ? -1 : read(fd, u->key, sizeof u->key - 1);
   int rc = n < 0 ? -errno : 0;
   if (fd >= 0)

@@ -192,6 +192,10 @@ void bwrap_keeper_order_end(int control, uint32_t grace_ms) {
 
 void bwrap_keeper_end(bwrap_keeper *k, uint32_t grace_ms,
                       void (*on_ended)(bwrap_keeper *k)) {
+  if (k->on_ended) {
+    bwrap_keeper_order_end(k->control, grace_ms);
+    return;
+  }
   k->on_ended = on_ended;
   uv_poll_stop(&k->poll);
   bwrap_keeper_order_end(k->control, grace_ms);

@@ -42,7 +42,8 @@ int bwrap_keeper_start(bwrap_keeper *k, struct pco_backend *b, int words,
                        const int32_t *fds, size_t n_fds,
                        void (*on_report)(bwrap_keeper *k), pco_error *err);
 /* Ends it: what runs inside has grace_ms to end by itself.  on_report is not
- * called any more; on_ended once, when nothing is left, or k->hangs. */
+ * called any more; on_ended once, when nothing is left, or k->hangs.  A second
+ * call only makes the grace shorter; its on_ended is not called. */
 void bwrap_keeper_end(bwrap_keeper *k, uint32_t grace_ms,
                       void (*on_ended)(bwrap_keeper *k));
 /* Orders the end through a descriptor of the control socket.  [any] */

@@ -43,7 +43,7 @@ void bwrap_limits_keeper(bwrap_words *w, const pco_backend *b,
   bwrap_words_add_all(w, "cgroup", b->cgroup, name, NULL);
   add_limit(w, "memory", p->limits.memory_bytes);
   add_limit(w, "pids", p->limits.pids);
-  add_limit(w, "cpus", (uint64_t)(p->limits.cpus * 1000));
+  add_limit(w, "cpus", (uint64_t)(p->limits.cpus * 1000 + 0.5));
 }
 
 /* With one id, descriptors that commands have in flight count together with

@@ -17,6 +17,8 @@
 #define MIN_DISK   (UINT64_C(1) << 20)
 #define MIN_MEMORY (UINT64_C(4) << 20)
 #define MIN_INODES 4096u
+#define MIN_CPUS   0.01
+#define MAX_CPUS   100000.0
 #define MAX_INODES (UINT64_C(1) << 20)
 #define MAX_MOUNTS 1000u
 
@@ -43,6 +45,10 @@ static int find_program(pco_backend *b, bwrap_plan *p, pco_error *err) {
       p->program = programs[i];
   if (p->program && access(p->program, X_OK) == 0)
     return 0;
+  if (p->program && access(p->program, F_OK) == 0)
+    return fail(err, PCO_EUNAVAILABLE,
+                "cannot execute %s: permission denied" BWRAP_OTHERWISE,
+                p->program);
   return fail(err, PCO_EUNAVAILABLE,
               "bubblewrap is not installed (%s is not there): install the "
               "package bubblewrap" BWRAP_OTHERWISE,
@@ -143,6 +149,19 @@ static int add_mount(bwrap_plan *p, const pco_backend *b, const pco_mount *m,
   return to->source && to->target ? 0 : UV_ENOMEM;
 }
 
+/* What lies in a mount may have been written by who runs in a sandbox: links
+ * in it would lead bubblewrap, which makes the places of mounts, out. */
+static int check_nesting(const bwrap_plan *p, pco_error *err) {
+  for (size_t i = 0; i < p->n_mounts; i++)
+    for (size_t j = 0; j < p->n_mounts; j++)
+      if (i != j && is_inside(p->mounts[i].target, p->mounts[j].target))
+        return fail(err, UV_EINVAL,
+                    "mounts: the target '%.200s' lies in that of another "
+                    "mount, '%.200s'; give it a place outside",
+                    p->mounts[i].target, p->mounts[j].target);
+  return 0;
+}
+
 static int add_mounts(bwrap_plan *p, const pco_backend *b,
                       const pco_create_opts *o, pco_error *err) {
   if (o->n_mounts > MAX_MOUNTS)
@@ -154,7 +173,7 @@ static int add_mounts(bwrap_plan *p, const pco_backend *b,
       return UV_EINVAL;
     rc = add_mount(p, b, &o->mounts[i], err);
   }
-  return rc;
+  return rc == 0 ? check_nesting(p, err) : rc;
 }
 
 /* ---- limits ------------------------------------------------------------- */
@@ -166,6 +185,10 @@ static int check_limits(bwrap_plan *p, const pco_limits *l, pco_error *err) {
     if (l->disk_bytes)
       p->disk = l->disk_bytes;
   }
+  if (p->limits.cpus != 0 &&
+      !(p->limits.cpus >= MIN_CPUS && p->limits.cpus <= MAX_CPUS))
+    return fail(err, UV_EINVAL, "limits.cpus is not from %g to %g", MIN_CPUS,
+                MAX_CPUS);
   if (p->disk < MIN_DISK)
     return fail(err, UV_EINVAL, "limits.disk is less than 1 MiB");
   if (p->limits.memory_bytes && p->limits.memory_bytes < MIN_MEMORY)
@@ -287,14 +310,14 @@ int bwrap_plan_work_in(bwrap_plan *p, const char *dir) {
   if (!m)
     return UV_ENOMEM;
   p->no_agent = true;
-  m->source = strdup(dir);
+  m->source = realpath(dir, NULL);
   m->target = strdup("/work");
   free(p->mounts); /* there are none */
   p->mounts = m;
   p->n_mounts = 1;
   free(p->cwd);
   p->cwd = strdup("/work");
-  return m->source && m->target && p->cwd ? 0 : UV_ENOMEM;
+  return !m->source ? -errno : m->target && p->cwd ? 0 : UV_ENOMEM;
 }
 
 void bwrap_plan_deinit(bwrap_plan *p) {

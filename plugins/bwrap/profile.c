@@ -87,14 +87,9 @@ static void keeper_image(bwrap_words *w, const bwrap_plan *p) {
   if (m->path)
     bwrap_words_add_all(w, "dir", "image", "755", "0", NULL);
   for (size_t i = 0; i < m->n_entries; i++) {
-    if (m->entries[i].link)
+    if (m->entries[i].link || bwrap_is_weak(p, "image_links"))
       continue;
-    if (bwrap_is_weak(p, "image_links")) {
-      bwrap_words_add(w, "bind");
-      bwrap_words_addf(w, "%s/%s", m->path, m->entries[i].name);
-    } else {
-      bwrap_words_add_all(w, "entry", m->path, m->entries[i].name, NULL);
-    }
+    bwrap_words_add_all(w, "entry", m->path, m->entries[i].name, NULL);
     bwrap_words_addf(w, "image/%s", m->entries[i].name);
   }
 }
@@ -193,14 +188,16 @@ static void add_system(bwrap_words *w, const bwrap_plan *p) {
   }
 }
 
-static void add_image(bwrap_words *w, const bwrap_image *m) {
+static void add_image(bwrap_words *w, const bwrap_plan *p) {
+  const bwrap_image *m = &p->image;
+  bool weak = bwrap_is_weak(p, "image_links");
   for (size_t i = 0; i < m->n_entries; i++) {
     const bwrap_image_entry *e = &m->entries[i];
     if (e->link) {
       bwrap_words_add_all(w, "--symlink", e->link, NULL);
     } else {
       bwrap_words_add(w, "--ro-bind");
-      bwrap_words_addf(w, STAGE "/image/%s", e->name);
+      bwrap_words_addf(w, "%s/%s", weak ? m->path : STAGE "/image", e->name);
     }
     bwrap_words_addf(w, "/%s", e->name);
   }
@@ -267,7 +264,7 @@ static void bwrap_args(bwrap_words *w, const bwrap_plan *p) {
   add_namespaces(w, p);
   add_env(w, p);
   if (p->image.path)
-    add_image(w, &p->image);
+    add_image(w, p);
   else
     add_system(w, p);
   add_private(w);
@@ -307,7 +304,8 @@ static int open_agent(pco_backend *b, const bwrap_plan *p, pco_error *err) {
   if (!bwrap_is_weak(p, "dumpable"))
     return b->agents->open_image(b->host, NULL, err);
   bwrap_own_dir(path);
-  strcat(path, "/../test/portico-agent-weak");
+  snprintf(path + strlen(path), sizeof path - strlen(path),
+           "/../test/portico-agent-weak");
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   return fd < 0 ? -errno : fd;
 }
@@ -336,7 +334,6 @@ static int open_fds(pco_backend *b, const bwrap_plan *p, int agent_fd,
 int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
                  const char *id, int agent_fd,
                  void (*on_report)(bwrap_keeper *k), pco_error *err) {
-  (void)id;
   int32_t fds[N_FDS];
   bwrap_words w = {0};
   int words = -1;

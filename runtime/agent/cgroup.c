@@ -309,11 +309,16 @@ static int take_name(pco_cgroup *g, const char *base, const char *name) {
   return strcmp(base, "auto") == 0 || *base == '/' ? 0 : -EINVAL;
 }
 
+#define ALL_LIMITS                                                             \
+  (PCO_KEEPER_LIMIT_MEMORY | PCO_KEEPER_LIMIT_PIDS | PCO_KEEPER_LIMIT_CPUS)
+
 int pco_cgroup_search(pco_cgroup *g) {
   if (g->found)
     return 0;
   g->found = true;
-  return pco_cgroup_find(g, pco_cgroup_wanted(&g->limits));
+  /* Without limits of the sandbox, those of a command may be any. */
+  uint32_t wanted = pco_cgroup_wanted(&g->limits);
+  return pco_cgroup_find(g, wanted ? wanted : ALL_LIMITS);
 }
 
 int pco_cgroup_init(pco_cgroup *g, const char *base, const char *name,

@@ -155,7 +155,8 @@ static void say(reply *r, const pco_cgroup_tree *t, int rc) {
   if (rc == -ENODEV)
     snprintf(r->a.text, sizeof r->a.text, "no cgroup has this controller here");
   else if (t)
-    snprintf(r->a.text, sizeof r->a.text, "%.*s", PCO_CGROUP_TEXT - 1, t->dir);
+    snprintf(r->a.text, sizeof r->a.text, "%.*s: %s", PCO_CGROUP_TEXT - 48,
+             t->dir, strerror(-rc));
 }
 
 /* For a command each limit is worth having without the others; a supervisor

@@ -28,7 +28,7 @@
 #define PCO_SLACK  (PCO_KILL_TIME + PCO_S)
 #define START_TIME (30 * PCO_S)  /* for an exec from a slow file system */
 #define KILL_SLICE (50 * PCO_MS) /* of killing orphans, a turn */
-#define PLACE_TIME PCO_S         /* that the keeper may be silent */
+#define PLACE_TIME (3 * PCO_S)   /* that the keeper may be silent */
 #define IDLE_TIME  (5 * PCO_S)   /* a sandbox that does nothing has no pool */
 
 /* ---- supervisors -------------------------------------------------------- */

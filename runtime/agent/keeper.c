@@ -30,6 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define START_MS    30000        /* for each step of the preparation */
 #define KILL_TIME   (10 * PCO_S) /* for what was killed to be gone */
 #define REMOVE_TIME (5 * PCO_S)  /* for cgroups to be empty */
 
@@ -91,21 +92,26 @@ static int make_pipe(int *ours, int theirs) {
   return rc;
 }
 
-/* The next word of the child: false at the end of the stream, and when the host
- * is gone, since the child may hang in a file system. */
-static bool hear(const keeper *k, int sync, pco_stage_report *r) {
-  struct pollfd p[] = {{.fd = sync, .events = POLLIN}, {.fd = k->control}};
-  while (poll(p, 2, -1) < 0)
-    if (errno != EINTR)
-      return false;
-  return p[0].revents && recv(sync, r, sizeof *r, 0) == sizeof *r;
+/* The next word of the child: 1; 0 at the end of the stream; or a negative
+ * errno when the host wants the end, or the child takes too long: it may hang
+ * in a file system. */
+static int hear(const keeper *k, int sync, pco_stage_report *r) {
+  struct pollfd p[] = {{.fd = sync, .events = POLLIN},
+                       {.fd = k->control, .events = POLLIN}};
+  int n = poll(p, 2, START_MS);
+  if (n <= 0)
+    return n == 0 ? -ETIMEDOUT : -errno;
+  if (p[1].revents)
+    return -ECANCELED;
+  return recv(sync, r, sizeof *r, 0) == sizeof *r;
 }
 
 /* Answers the child until it has become the launcher or given up. */
 static int attend(keeper *k, pid_t child, int sync) {
   pco_stage_report r;
   const char *what = "";
-  while (hear(k, sync, &r)) {
+  int heard;
+  while ((heard = hear(k, sync, &r)) > 0) {
     if (r.stage >= 0)
       return fail(k, r.stage, r.error, r.text);
     int rc = pco_keeper_ids_map(&k->ids, child, &what);
@@ -114,6 +120,8 @@ static int attend(keeper *k, pid_t child, int sync) {
     if (send(sync, "", 1, MSG_NOSIGNAL) != 1)
       break;
   }
+  if (heard < 0)
+    return fail(k, PCO_KEEPER_STAGE_WORDS, -heard, "preparing the sandbox");
   return 0;
 }
 
@@ -311,7 +319,8 @@ static void turn(keeper *k) {
 
 static void finish(keeper *k) {
   struct pollfd p = {.fd = k->errors, .events = POLLIN};
-  while (k->errors >= 0 && poll(&p, 1, 0) > 0)
+  /* As much as a pipe holds: somebody may write without an end. */
+  for (int i = 0; i < 256 && k->errors >= 0 && poll(&p, 1, 0) > 0; i++)
     on_errors(k);
   int rc = remove_cgroup(k);
   if (rc < 0 && !k->report.error)

@@ -34,8 +34,8 @@
  *   dir NAME MODE OWNER       make PCO_KEEPER_STAGE/NAME in it; MODE is octal,
  *                             OWNER 0 or 1000 (with one uid both are the same)
  *   bind SOURCE NAME          bind SOURCE, reached with the keeper's own
- *                             rights, at PCO_KEEPER_STAGE/NAME (made as what
- *                             SOURCE is)
+ *                             rights and through no link, at
+ *                             PCO_KEEPER_STAGE/NAME (made as what SOURCE is)
  *   entry DIR ENTRY NAME      the same with the directory or file ENTRY of DIR;
  *                             neither may be, or lead through, a link by now
  *   cgroup BASE NAME          see cgroup.h; absent: no cgroup

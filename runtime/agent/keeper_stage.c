@@ -118,12 +118,16 @@ static void make_dirs(const stage *s) {
 
 /* ---- what of the host is bound ------------------------------------------ */
 
-/* Others may be changing the directory: it is what was looked at before, or it
- * is refused. */
-static int open_entry(const pco_keeper_bind *b) {
-  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+/* The plugin has looked at a path without links; others may have changed it
+ * since: it leads to the same place, or it is refused. */
+static int open_source(const char *path, int flags) {
+  struct open_how how = {.flags = (uint64_t)(O_PATH | O_CLOEXEC | flags),
                          .resolve = RESOLVE_NO_SYMLINKS};
-  int dir = (int)syscall(SYS_openat2, AT_FDCWD, b->source, &how, sizeof how);
+  return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+static int open_entry(const pco_keeper_bind *b) {
+  int dir = open_source(b->source, O_DIRECTORY);
   if (dir < 0)
     return -1;
   int fd = openat(dir, b->entry, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -137,7 +141,7 @@ static void open_sources(const stage *s) {
   for (size_t i = 0; i < s->words->n_binds; i++) {
     pco_keeper_bind *b = &s->words->binds[i];
     struct stat st;
-    b->fd = b->entry ? open_entry(b) : open(b->source, O_PATH | O_CLOEXEC);
+    b->fd = b->entry ? open_entry(b) : open_source(b->source, 0);
     if (b->fd < 0 || fstat(b->fd, &st) != 0)
       give_up(s, PCO_KEEPER_STAGE_SOURCE, errno, b->source);
     b->is_dir = S_ISDIR(st.st_mode);

@@ -306,6 +306,15 @@ static int core_open(lua_State *L) {
 
 /* ---- create -------------------------------------------------------------- */
 
+/* {source = ...} for {{source = ...}} would be an empty list otherwise. */
+static void check_sequence(lua_State *L, int list, const char *name) {
+  for (lua_pushnil(L); lua_next(L, list); lua_pop(L, 1))
+    if (!lua_isinteger(L, -2))
+      pco__bad_argument(L, name,
+                        "mounts must be a sequence of tables: mounts = "
+                        "{{source = ..., target = ...}}");
+}
+
 static void parse_mounts(lua_State *L, int options, const char *name,
                          pco__create_op *o) {
   static const char *const known[] = {"source", "target", "read_only", NULL};
@@ -315,14 +324,16 @@ static void parse_mounts(lua_State *L, int options, const char *name,
     pco__bad_argument(L, name, "mounts must be a sequence of tables (got %s)",
                       luaL_typename(L, -1));
   int list = lua_gettop(L);
+  check_sequence(L, list, name);
   size_t n = lua_rawlen(L, list);
   pco_mount *mounts = pco__arena_alloc(&o->op.arena, (n + 1) * sizeof *mounts);
   pco__check_arena(L, name, &o->op.arena);
   for (size_t i = 0; i < n; i++) {
     lua_rawgeti(L, list, (lua_Integer)i + 1);
     int at = lua_gettop(L);
-    if (lua_isnil(L, at))
-      pco__bad_argument(L, name, "mounts has holes");
+    if (!lua_istable(L, at))
+      pco__bad_argument(L, name, "mounts[%d] must be a table (got %s)",
+                        (int)i + 1, luaL_typename(L, at));
     pco__check_options(L, at, name, known);
     mounts[i].struct_size = sizeof *mounts;
     mounts[i].source = pco__opt_string(L, at, name, "source", &o->op.arena);

@@ -342,7 +342,6 @@ static int on_hello(pco__link_request *r, const pco_wire_header *h,
       PCO_CONTAINER(r, struct pco__sandbox_calls, hello)->sandbox;
   uint64_t version;
   uint64_t pid = 0;
-  uint64_t uid = 0;
   if (sb->state != PCO__SANDBOX_CREATING)
     return 0;
   if (h->type != PCO_WIRE_REPLY ||
@@ -350,11 +349,9 @@ static int on_hello(pco__link_request *r, const pco_wire_header *h,
           1 ||
       version != PCO_WIRE_VERSION ||
       pco__field_number(h, payload, PCO_TAG_PID, 1u << 30, &pid) != 1 ||
-      pid == 0 ||
-      pco__field_number(h, payload, PCO_TAG_UID, UINT32_MAX, &uid) < 0)
+      pid == 0)
     return -EPROTO;
   sb->pid = (int64_t)pid;
-  sb->foreign = uid != geteuid();
   sb->state = PCO__SANDBOX_RUNNING;
   complete_create(sb, NULL);
   return 0;
@@ -387,6 +384,7 @@ static void take_sandbox(pco_op *op, const void *result) {
   if (PCO_HAS(r, cwd))
     c->sandbox->cwd = dup_or_null(r->cwd);
   c->flags = r->flags;
+  c->sandbox->foreign = r->flags & PCO_SANDBOX_FOREIGN_ID;
   c->agent_fd = r->flags & PCO_SANDBOX_HAS_AGENT ? r->agent_fd : -1;
 }
 

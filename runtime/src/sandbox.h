@@ -40,7 +40,7 @@ typedef struct pco__sandbox {
   size_t n_labels;
   double created; /* seconds since 1970 */
   int64_t pid;    /* of the agent, as it says; 0: none */
-  bool foreign;   /* its commands are not of our id, as the agent says */
+  bool foreign;   /* its commands run under another id, as the plugin says */
   int state;
   pco__node node;      /* in backend->sandboxes, until CLOSED */
   pco__node processes; /* of pco__process.node */

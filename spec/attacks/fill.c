@@ -4,7 +4,8 @@
  *
  *   fill bytes AMOUNT DIR   in a file
  *   fill files AMOUNT DIR   empty ones
- *   fill memory AMOUNT      what follows is in bytes
+ *   fill memory AMOUNT      what follows is in bytes; "hold" after it: says so
+ *                           and keeps all until the end of standard input
  *   fill memfd AMOUNT
  *   fill shm AMOUNT         System V shared memory
  *   fill queues AMOUNT      POSIX message queues
@@ -38,6 +39,17 @@ static void end(const char *what, long left) {
     went_through(what);
   else if (!is_refusal())
     is_broken(what, strerror(errno));
+}
+
+/* Whoever has it all keeps it, if that is asked for. */
+static void hold(long left) {
+  char byte;
+  if (left > 0 || strcmp(dir, "hold") != 0)
+    return;
+  puts("held");
+  fflush(stdout);
+  while (read(0, &byte, 1) > 0)
+    ;
 }
 
 static long write_all(int fd) {
@@ -80,7 +92,7 @@ static void memory(void) {
       break;
     memset(p, 1, CHUNK);
   }
-  usleep(300000); /* so that it can be seen */
+  hold(left);
   end("memory", left);
 }
 
@@ -88,7 +100,9 @@ static void memfd(void) {
   int fd = memfd_create("fill", MFD_CLOEXEC);
   if (fd < 0)
     give_up("memfd_create");
-  end("memfd", write_all(fd));
+  long left = write_all(fd);
+  hold(left);
+  end("memfd", left);
 }
 
 /* In pieces as large as may be. */

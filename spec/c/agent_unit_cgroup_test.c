@@ -713,7 +713,7 @@ static void test_random(void) {
   int before = dup(0), answers = 0, asked = 0;
   bool good = true;
   close(before);
-  for (int i = 0; i < 20000 && good; i++) {
+  for (int i = 0; i < 3000 && good; i++) {
     pco_cgroup_request q = {.type = 1 + (uint32_t)pick(2),
                             .leaf = (uint32_t)pick(12),
                             .serial = (uint32_t)i,
@@ -836,9 +836,13 @@ static void test_stale(void) {
 }
 
 int main(void) {
-  snprintf(root, sizeof root, "/tmp/portico-cgroup-XXXXXX");
-  if (!mkdtemp(root))
-    return 1;
+  /* There it is fast. */
+  snprintf(root, sizeof root, "/dev/shm/portico-cgroup-XXXXXX");
+  if (!mkdtemp(root)) {
+    snprintf(root, sizeof root, "/tmp/portico-cgroup-XXXXXX");
+    if (!mkdtemp(root))
+      return 1;
+  }
   test_v1();
   test_v1_values();
   test_v1_base();

@@ -234,6 +234,9 @@ typedef struct pco_create_opts {
 } pco_create_opts;
 
 #define PCO_SANDBOX_HAS_AGENT (1u << 0)
+/* Commands run under another id of this machine than the host: the host lets
+ * them open their pipes again (/dev/stdout). */
+#define PCO_SANDBOX_FOREIGN_ID (1u << 1)
 
 typedef struct pco_sandbox_result {
   uint32_t struct_size;
