@@ -220,6 +220,14 @@ describe("create of bwrap refuses", function()
       has(raises("InvalidArgumentError", sync.open, "bwrap", settings).message,
         words)
     end
+    for _, range in ipairs({ "4294967292:8", "-5:10", "0:10", "5", "5:1",
+      "5:10x" }) do
+      if env.is_root() then
+        local backend <close> = sync.open("bwrap", { id_range = range })
+        has(raises("InvalidArgumentError", backend.create, backend).message,
+          "id_range")
+      end
+    end
     if env.is_root() then
       local backend <close> = sync.open("bwrap", { uids = "one" })
       has(raises("UnsupportedError", backend.create, backend).message, "root")

@@ -123,6 +123,25 @@ describe("an image that is a tar", function()
     end
   end
 
+  local two = not IS_ROOT and pcall(function()
+    require("portico.sync").sandbox({ backend_settings = { uids = "two" } })
+      :close()
+  end)
+  if two then
+    test_in(2, "is ours with two ids, too", function(P)
+      local cache = new_cache()
+      local sb <close> = P.sandbox({
+        image = dir .. "/root.tar",
+        backend_settings = { cache = cache, uids = "two" },
+      })
+      assert.equal("an image", sb:output("cat /etc/motd"))
+      assert.equal("", images.dirt(cache))
+    end)
+  else
+    pending("is ours with two ids, too: only an ordinary user with a range in "
+      .. "/etc/subuid has the choice")
+  end
+
   test_in(2, "is not unpacked again", function(P)
     local cache = new_cache()
     images.settle(dir .. "/root.tar")
@@ -358,6 +377,10 @@ describe("an unpacking that is not waited for", function()
       env.sh(("sleep %s; kill -KILL %s"):format(moment, pid))
       assert.equal(1, #images.names(cache, "work"))
       assert.same({}, images.names(cache, "images"))
+      -- While it dies what it has is still its own.
+      assert.is_true(env.eventually(5, function()
+        return not env.exists("/proc/" .. pid:sub(1, -2))
+      end))
       local sb <close> = create(P, dir .. "/root.tar", cache)
       assert.equal("an image", sb:output("cat /etc/motd"))
       assert_holds(cache, 1)

@@ -46,10 +46,29 @@ static void choose_mapped(uint32_t *first, uint32_t *count) {
   *count = all ? COUNT : (uint32_t)(best / 2);
 }
 
+/* No sum of a range that it takes is root, or no id at all. */
+static bool parse_range(const char *text, uint32_t *first, uint32_t *count) {
+  unsigned long long a, n;
+  char *end;
+  if (*text < '0' || *text > '9')
+    return false;
+  a = strtoull(text, &end, 10);
+  if (*end != ':' || end[1] < '0' || end[1] > '9')
+    return false;
+  n = strtoull(end + 1, &end, 10);
+  if (*end || a < 1 || a >= UINT32_MAX || n < 2 || n >= UINT32_MAX - a)
+    return false;
+  *first = (uint32_t)a;
+  *count = (uint32_t)n;
+  return true;
+}
+
 static int choose_as_root(const pco_backend *b, bwrap_plan *p, pco_error *err) {
   if (b->id_range) {
-    if (sscanf(b->id_range, "%u:%u", &p->first_uid, &p->n_ids) != 2)
-      return fail(err, UV_EINVAL, "id_range is not \"FIRST:COUNT\"");
+    if (!parse_range(b->id_range, &p->first_uid, &p->n_ids))
+      return fail(err, UV_EINVAL,
+                  "id_range is not \"FIRST:COUNT\", of ids from 1 on that "
+                  "fit into 32 bits");
   } else {
     choose_mapped(&p->first_uid, &p->n_ids);
   }

@@ -73,7 +73,7 @@ local function children()
       ours = ours or parent == self
       parent = all[parent] and all[parent].parent
     end
-    local orphan = process.parent == 1
+    local orphan = process.parent == 1 and process.state ~= "Z"
       and (process.comm:find("^portico%-") or process.comm == "bwrap")
       and is_ours(lfs.attributes("/proc/" .. pid, "uid"))
     if ours or orphan then
@@ -114,12 +114,15 @@ local function directories()
   return found
 end
 
--- Cgroups of sandboxes that no process is in any more.
+-- Cgroups of sandboxes that no process is in any more; their names end with
+-- the pid of the host. Not those of other test runs that are still at it.
 local function cgroups()
-  local found = {}
+  local found, self = {}, tostring(own_pid())
   for path in env.sh("find /sys/fs/cgroup -type d -name 'portico-*' -prune "
     .. "2>/dev/null"):gmatch("[^\n]+") do
-    if env.sh("cat $(find " .. env.quoted(path)
+    local host = path:match("%-(%d+)$")
+    local others = host and host ~= self and env.exists("/proc/" .. host)
+    if not others and env.sh("cat $(find " .. env.quoted(path)
       .. " -name cgroup.procs) 2>/dev/null") == ""
     then
       found["cgroup " .. path] = true
