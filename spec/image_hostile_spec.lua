@@ -412,4 +412,67 @@ describe("what is no good tar:", function()
     end)
 end)
 
+-- What makes a tree our own changes nothing until it has seen all of it.
+describe("a tree that is to be sealed", function()
+  local AGENT = os.getenv("PORTICO_BUILD") .. "/libexec/portico/portico-agent"
+  local tree, uid
+
+  before_each(function()
+    tree = dir .. "/tree"
+    uid = tonumber((env.sh("id -u")))
+    env.sh(([[
+      t=%s; chmod -R u+rwX $t 2>/dev/null; rm -rf $t
+      mkdir -p $t/usr/closed $t/run; cd $t
+      echo x >usr/suid; chmod 4777 usr/suid; echo x >usr/none; chmod 0 usr/none
+      mkfifo run/pipe; ln usr/suid usr/hard; ln -s %s/victim way
+      chmod 0 usr/closed]]):format(tree, outside))
+  end)
+
+  local function seal(first, last, bytes, entries)
+    local _, code = env.sh(("%s --seal %s %d %d %d %d 2>&1"):format(AGENT,
+      tree, first, last, bytes or 1000, entries or 100))
+    return code
+  end
+
+  it("loses what it must not have, and no link is followed", function()
+    env.sh("chmod 777 " .. outside .. "/victim")
+    assert.equal(0, seal(uid, uid))
+    assert.equal("", images.dirt(tree))
+    assert.equal("rwxrwxrwx",
+      lfs.attributes(outside .. "/victim", "permissions"))
+    env.sh("chmod 644 " .. outside .. "/victim")
+    assert.is_false(env.exists(tree .. "/run/pipe"))
+    assert.equal("rwxr-xr-x", lfs.attributes(tree .. "/usr/hard",
+      "permissions"))
+    assert.equal("rwx------", lfs.attributes(tree .. "/usr/closed",
+      "permissions"))
+    assert.equal(0, seal(uid, uid))
+  end)
+
+  it("is refused untouched if something in it is another's", function()
+    local before = env.sh("find " .. tree .. "/usr -printf '%P %m %U\\n'")
+    assert.equal(20, seal(uid + 1, uid + 2))
+    assert.equal(before, env.sh("find " .. tree
+      .. "/usr -printf '%P %m %U\\n'"))
+    assert.is_true(env.exists(tree .. "/run/pipe"))
+  end)
+
+  it("is refused if it is too much", function()
+    assert.equal(22, seal(uid, uid, 1))
+    assert.equal(23, seal(uid, uid, 1000, 5))
+    env.sh(("mkdir -p %s/usr%s"):format(tree, ("/d"):rep(300)))
+    assert.equal(21, seal(uid, uid, 1000, 1000))
+    assert.is_true(env.exists(tree .. "/run/pipe"))
+  end)
+
+  it("must be a directory, and no link to one", function()
+    lfs.link(tree, dir .. "/to-tree", true)
+    tree = dir .. "/to-tree"
+    assert.equal(1, seal(uid, uid))
+    tree = "tree"
+    assert.equal(2, seal(uid, uid))
+    os.remove(dir .. "/to-tree")
+  end)
+end)
+
 it("hostile tars leave nothing behind", nothing_left)
