@@ -6,22 +6,23 @@
 -- where no such build would do, against something that is not protected.
 -- After each attack another sandbox must still run a command within a second.
 
+local attacks = require("spec.support.attacks")
 local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
 local sync = require("portico.sync")
 
-local REFUSED, THROUGH, NOT_HERE = 42, 0, 77
+local REFUSED, THROUGH = attacks.REFUSED, attacks.THROUGH
 
-local directory = os.getenv("PORTICO_BUILD") .. "/attacks"
+local directory = attacks.directory
 local weak_plugin = os.getenv("PORTICO_TEST_PLUGINS") .. "/portico-weak.so"
 local reason = backends.absence(backends.bwrap)
 local is_root = env.sh("id -u") == "0\n"
 
 -- ---- sandboxes --------------------------------------------------------------
 
-local mounts = { { source = directory, target = "/attacks" } }
+local mounts = attacks.mounts
 local strict, other, weak_backend
 leaks.frame() -- makes what is made once and kept
 local before = leaks.snapshot()
@@ -42,20 +43,14 @@ teardown(function()
   print("# tests of attacks that were skipped: " .. skips)
 end)
 
--- Runs an attack, a program and its arguments; returns its exit code, and its
--- words for a failure.
+-- Runs an attack; returns its exit code, and words for a failure.
 local function attack(sandbox, words)
-  local argv = { "/attacks/" .. words[1], table.unpack(words, 2) }
-  local result = sandbox:exec(argv, { timeout = 30 })
-  return result.code, table.concat(words, " ") .. ": "
-    .. tostring(result.signal) .. " " .. result.stderr
+  local result, text = attacks.run(sandbox, words)
+  return result.code, text
 end
 
 local function others_are_well()
-  local seconds = facades.timed(function()
-    other:exec({ "true" }):check()
-  end)
-  assert(seconds < 1, "another sandbox took " .. seconds .. " s")
+  attacks.others_are_well(other)
 end
 
 local function refuses(words)
@@ -76,7 +71,7 @@ local function goes_through(words, weaken)
   local code, text = weakened(weaken, function(sandbox)
     return attack(sandbox, words)
   end)
-  if code == NOT_HERE then
+  if code == attacks.NOT_HERE then
     skips = skips + 1
     pending(text)
   end

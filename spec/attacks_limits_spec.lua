@@ -4,17 +4,18 @@
 -- ("weaken"), where they must get what they want. 42 is refused, 0 went
 -- through; who wanted too much memory was killed instead, by the kernel.
 
+local attacks = require("spec.support.attacks")
 local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
 local sync = require("portico.sync")
 
-local REFUSED, THROUGH = 42, 0
+local REFUSED, THROUGH = attacks.REFUSED, attacks.THROUGH
+local attack = attacks.run
 local MIB = 1 << 20
 
-local directory = os.getenv("PORTICO_BUILD") .. "/attacks"
-local mounts = { { source = directory, target = "/attacks" } }
+local mounts = attacks.mounts
 local weak_plugin = os.getenv("PORTICO_TEST_PLUGINS") .. "/portico-weak.so"
 local absent = backends.absence(backends.bwrap)
 local skips = 0
@@ -56,12 +57,7 @@ end
 
 -- Fn gets the facade.
 local function both(name, fn)
-  for _, facade in ipairs(facades.list) do
-    backends.it(it, backends.bwrap, name .. " [" .. facade.name .. "]",
-      function()
-        facades.call(facade, fn)
-      end)
-  end
+  facades.with(it, "bwrap", name, fn)
 end
 
 local function once(name, fn)
@@ -76,17 +72,6 @@ local function options(extra)
     all[key] = value
   end
   return all
-end
-
-local function attack(sandbox, words, extra)
-  local argv = { "/attacks/" .. words[1], table.unpack(words, 2) }
-  local all = { timeout = 60 }
-  for key, value in pairs(extra or {}) do
-    all[key] = value
-  end
-  local result = sandbox:exec(argv, all)
-  return result, table.concat(words, " ") .. ": " .. tostring(result.signal)
-    .. " " .. tostring(result.reason) .. " " .. result.stderr
 end
 
 -- A sandbox with limits, but without the protections.
@@ -105,10 +90,7 @@ local function goes_through(weaken, limits, words)
 end
 
 local function others_are_well()
-  local seconds = facades.timed(function()
-    other:exec({ "true" }):check()
-  end)
-  assert(seconds < 1, "another sandbox took " .. seconds .. " s")
+  attacks.others_are_well(other)
 end
 
 -- ---- 11: a bomb, and a time limit -------------------------------------------

@@ -17,11 +17,7 @@ local nothing_left = leaks.frame()
 
 -- A test in both facades, on bwrap.
 local function test(name, fn)
-  for _, facade in ipairs(facades.list) do
-    backends.it(it, BWRAP, name .. " [" .. facade.name .. "]", function()
-      facades.call(facade, fn)
-    end)
-  end
+  facades.with(it, "bwrap", name, fn)
 end
 
 -- The pid of the keeper that was made between two looks, and of what it has

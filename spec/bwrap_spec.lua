@@ -2,7 +2,6 @@
 -- refuses and how, and what is said where it cannot work.
 
 local lfs = require("lfs")
-local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
@@ -12,15 +11,10 @@ local nothing_left = leaks.frame()
 
 -- A test in both facades with an open backend.
 local function test(name, fn, settings)
-  for _, facade in ipairs(facades.list) do
-    backends.it(it, backends.bwrap, name .. " [" .. facade.name .. "]",
-      function()
-        facades.call(facade, function(P)
-          local backend <close> = P.open("bwrap", settings)
-          fn(backend, P)
-        end)
-      end)
-  end
+  facades.with(it, "bwrap", name, function(P)
+    local backend <close> = P.open("bwrap", settings)
+    fn(backend, P)
+  end)
 end
 
 local function has(text, words)

@@ -40,7 +40,7 @@ end
 
 local function assert_clean(cache)
   assert.is_true(env.eventually(10, function()
-    return #images.names(cache, "work") == 0
+    return #images.names(cache, "making") == 0
   end), "work is left in the cache")
 end
 
@@ -82,7 +82,7 @@ local function hostile(name, class, make, look, settings)
       assert.truthy(err.message:find(image, 1, true), err.message)
       assert.same({}, images.names(cache, "images"))
       assert.same({}, images.names(cache, "index"))
-      assert.same({}, images.names(cache, "work"))
+      assert.same({}, images.names(cache, "making"))
       if type(look) == "string" then
         assert.truthy(err.message:find(look, 1, true), err.message)
       end

@@ -17,11 +17,7 @@ local raises = facades.raises
 
 -- A test in both facades.
 local function test(name, fn)
-  for _, facade in ipairs(facades.list) do
-    backends.it(it, BWRAP, name .. " [" .. facade.name .. "]", function()
-      facades.call(facade, fn)
-    end)
-  end
+  facades.with(it, "bwrap", name, fn)
 end
 
 -- The same in one of them.

@@ -23,11 +23,7 @@ local raises = facades.raises
 
 -- A test in both facades.
 local function test(name, fn)
-  for _, facade in ipairs(facades.list) do
-    backends.it(it, BWRAP, name .. " [" .. facade.name .. "]", function()
-      facades.call(facade, fn)
-    end)
-  end
+  facades.with(it, "bwrap", name, fn)
 end
 
 -- The same in one of them: 1 is async, 2 is sync.
@@ -58,7 +54,7 @@ end
 -- Nothing but these numbers of things is in a cache, now or soon.
 local function assert_holds(cache, n_images, n_index)
   assert.is_true(env.eventually(10, function()
-    return #images.names(cache, "work") == 0
+    return #images.names(cache, "making") == 0
   end), "work is left in the cache")
   assert.equal(n_images, #images.names(cache, "images"))
   if n_index then
@@ -299,7 +295,7 @@ describe("an unpacking that is not waited for", function()
       local seconds = facades.timed(raises, "TimeoutError", create, P,
         dir .. "/slow", cache, { timeout = timeout })
       assert.is_true(seconds < 10, seconds .. " seconds")
-      assert.same({}, images.names(cache, "work"))
+      assert.same({}, images.names(cache, "making"))
       assert.same({}, images.names(cache, "images"))
     end
   end)
@@ -317,7 +313,7 @@ describe("an unpacking that is not waited for", function()
     })
     assert.is_false(ok)
     assert.truthy(tostring(err):find("stop it", 1, true), tostring(err))
-    assert.same({}, images.names(cache, "work"))
+    assert.same({}, images.names(cache, "making"))
     assert.same({}, images.names(cache, "images"))
   end)
 
@@ -332,7 +328,7 @@ describe("an unpacking that is not waited for", function()
       function()
         P.sleep(0.3)
         backend:close()
-        assert.same({}, images.names(cache, "work"))
+        assert.same({}, images.names(cache, "making"))
       end,
     })
     assert.is_false(ok)
@@ -372,10 +368,10 @@ describe("an unpacking that is not waited for", function()
       local pid = env.sh(("lua5.4 %s >/dev/null 2>&1 & echo $!"):format(
         env.quoted(script)))
       assert.is_true(env.eventually(20, function()
-        return #images.names(cache, "work") > 0
+        return #images.names(cache, "making") > 0
       end), "nothing was begun")
       env.sh(("sleep %s; kill -KILL %s"):format(moment, pid))
-      assert.equal(1, #images.names(cache, "work"))
+      assert.equal(1, #images.names(cache, "making"))
       assert.same({}, images.names(cache, "images"))
       -- While it dies what it has is still its own.
       assert.is_true(env.eventually(5, function()

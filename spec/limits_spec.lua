@@ -1,6 +1,7 @@
 -- Limits: of a sandbox and of one command, by cgroups, by resource limits, and
 -- not at all; what is asked for wrongly, and what is told when one is hit.
 
+local attacks = require("spec.support.attacks")
 local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local errors = require("portico.errors")
@@ -18,8 +19,7 @@ local GREEDY = { "tail", "/dev/zero" }
 local BUSY = "cat /proc/uptime; timeout 1 sh -c 'while :; do :; done'; "
   .. "times; cat /proc/uptime"
 
-local attacks = os.getenv("PORTICO_BUILD") .. "/attacks"
-local mounts = { { source = attacks, target = "/attacks" } }
+local mounts = attacks.mounts
 local absent = backends.absence(backends.bwrap)
 local nothing_left = leaks.frame()
 
@@ -27,12 +27,7 @@ local nothing_left = leaks.frame()
 
 -- Fn gets the facade.
 local function both(name, fn)
-  for _, facade in ipairs(facades.list) do
-    backends.it(it, backends.bwrap, name .. " [" .. facade.name .. "]",
-      function()
-        facades.call(facade, fn)
-      end)
-  end
+  facades.with(it, "bwrap", name, fn)
 end
 
 -- Capabilities of bwrap, by name, with settings.

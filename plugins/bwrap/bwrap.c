@@ -234,15 +234,6 @@ static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
   return rc;
 }
 
-static int check_host(const pco_host *host, pco_error *err) {
-  if (host->loop && host->get_extension(host, PCO_HOST_SPAWN_ID) &&
-      host->get_extension(host, PCO_HOST_AGENT_ID))
-    return 0;
-  return pco_error_set(err, PCO_EUNAVAILABLE, PCO_SOURCE_PLUGIN,
-                       "bwrap needs a host with a loop, " PCO_HOST_SPAWN_ID
-                       " and " PCO_HOST_AGENT_ID);
-}
-
 static void backend_free(pco_backend *b) {
   free(b->program);
   free(b->cgroup);
@@ -284,17 +275,17 @@ static pco_backend *backend_create(const pco_pair *settings, size_t n) {
 static int bwrap_open(const pco_host *host, const pco_pair *settings, size_t n,
                       pco_backend **out, pco_error *err) {
   *out = NULL;
+  plugin_host services;
   int rc = check_settings(settings, n, err);
   if (rc == 0)
-    rc = check_host(host, err);
+    rc = plugin_host_init(&services, host, "bwrap", err);
   if (rc < 0)
     return rc;
   pco_backend *b = backend_create(settings, n);
   if (!b)
     return pco_error_set(err, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
   b->host = host;
-  b->spawner = host->get_extension(host, PCO_HOST_SPAWN_ID);
-  b->agents = host->get_extension(host, PCO_HOST_AGENT_ID);
+  b->services = services;
   *out = b;
   return 0;
 }
@@ -320,12 +311,6 @@ static int bwrap_close(pco_backend *b, pco_op *op) {
   return 0;
 }
 
-static const void *bwrap_get_extension(pco_backend *b, const char *id) {
-  (void)b;
-  (void)id;
-  return NULL;
-}
-
 /* ---- the entry ---------------------------------------------------------- */
 
 static const pco_backend_api api = {
@@ -333,7 +318,6 @@ static const pco_backend_api api = {
     .open = bwrap_open,
     .close = bwrap_close,
     .probe = bwrap_probe,
-    .get_extension = bwrap_get_extension,
     .create = bwrap_create,
     .list = bwrap_list,
     .destroy = bwrap_destroy,

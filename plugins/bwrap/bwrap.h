@@ -28,6 +28,9 @@
 #include <uv.h>
 
 #include "../common/environment.h"
+#include "../common/fail.h"
+#include "../common/host.h"
+#include "../common/path.h"
 #include "../common/table.h"
 #include "image.h"
 #include "image_cache.h"
@@ -64,8 +67,7 @@ typedef enum bwrap_uids {
 
 struct pco_backend {
   const pco_host *host;
-  const pco_host_spawn_api *spawner;
-  const pco_host_agent_api *agents;
+  plugin_host services;
   char *program; /* of bubblewrap, absolute; NULL: to be searched for */
   char *cgroup;  /* where cgroups are made, or "auto" */
   char *cache;   /* of images */

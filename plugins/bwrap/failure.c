@@ -14,16 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int say(pco_error *err, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static int say(pco_error *err, int code, const char *fmt, ...) {
-  va_list args;
-  va_start(args, fmt);
-  pco_error_vset(err, code, PCO_SOURCE_PLUGIN, fmt, args);
-  va_end(args);
-  return code;
-}
-
 /* ---- user namespaces ---------------------------------------------------- */
 
 /* A number in a file of /proc/sys, or -1. */
@@ -48,9 +38,9 @@ static void explain_namespaces(int error, pco_error *err) {
     how = "AppArmor restricts it: sysctl -w "
           "kernel.apparmor_restrict_unprivileged_userns=0, or a profile that "
           "allows userns for this program";
-  say(err, PCO_EUNAVAILABLE,
-      "cannot make a user namespace (%s): %s" BWRAP_OTHERWISE, strerror(error),
-      how);
+  plugin_fail(err, PCO_EUNAVAILABLE,
+              "cannot make a user namespace (%s): %s" BWRAP_OTHERWISE,
+              strerror(error), how);
 }
 
 /* ---- the keeper could not start it -------------------------------------- */
@@ -63,26 +53,29 @@ static void explain_failed(const pco_keeper_report *r, pco_error *err) {
     explain_namespaces(r->error, err);
     break;
   case PCO_KEEPER_STAGE_IDS:
-    say(err, PCO_EUNAVAILABLE,
+    plugin_fail(
+        err, PCO_EUNAVAILABLE,
         "cannot give the sandbox ids of its own (%.200s: %s)" BWRAP_OTHERWISE,
         r->text, reason);
     break;
   case PCO_KEEPER_STAGE_SOURCE:
-    say(err, code, "cannot show %.300s inside: %s", r->text, reason);
+    plugin_fail(err, code, "cannot show %.300s inside: %s", r->text, reason);
     break;
   case PCO_KEEPER_STAGE_TMPFS:
-    say(err, PCO_EUNAVAILABLE,
+    plugin_fail(
+        err, PCO_EUNAVAILABLE,
         "cannot make a tmpfs for the sandbox (%.200s: %s)" BWRAP_OTHERWISE,
         r->text, reason);
     break;
   case PCO_KEEPER_STAGE_EXEC:
-    say(err, PCO_EUNAVAILABLE,
-        "cannot execute %.300s: %s; is the package bubblewrap "
-        "whole?" BWRAP_OTHERWISE,
-        r->text, reason);
+    plugin_fail(err, PCO_EUNAVAILABLE,
+                "cannot execute %.300s: %s; is the package bubblewrap "
+                "whole?" BWRAP_OTHERWISE,
+                r->text, reason);
     break;
   default:
-    say(err, code, "the keeper could not start: %.300s: %s", r->text, reason);
+    plugin_fail(err, code, "the keeper could not start: %.300s: %s", r->text,
+                reason);
   }
 }
 
@@ -103,21 +96,22 @@ static bool explain_words(const char *line, pco_error *err) {
   if (!pco_starts_with(line, "bwrap: "))
     return false;
   if (strstr(line, "Unknown option"))
-    say(err, PCO_EUNAVAILABLE,
-        "this bubblewrap is too old (%s): 0.8 or later is "
-        "needed" BWRAP_OTHERWISE,
-        line);
+    plugin_fail(err, PCO_EUNAVAILABLE,
+                "this bubblewrap is too old (%s): 0.8 or later is "
+                "needed" BWRAP_OTHERWISE,
+                line);
   else if (strstr(line, "Can't chdir"))
-    say(err, UV_ENOENT, "cwd is not a directory inside (%s)", line);
+    plugin_fail(err, UV_ENOENT, "cwd is not a directory inside (%s)", line);
   else if (strstr(line, "namespace"))
-    say(err, PCO_EUNAVAILABLE, "%s" BWRAP_OTHERWISE, line);
+    plugin_fail(err, PCO_EUNAVAILABLE, "%s" BWRAP_OTHERWISE, line);
   else if (strstr(line, "Can't mkdir") || strstr(line, "Can't create"))
-    say(err, UV_EROFS,
+    plugin_fail(
+        err, UV_EROFS,
         "a mount has no place: %s (its target must be there already if it is "
         "in a read-only directory)",
         line);
   else
-    say(err, PCO_EBACKEND, "%s", line);
+    plugin_fail(err, PCO_EBACKEND, "%s", line);
   return true;
 }
 
@@ -131,11 +125,11 @@ static void explain_ended(const pco_keeper_report *r, pco_error *err) {
                                    : 0;
   const char *name = signo ? sigabbrev_np(signo) : NULL;
   if (name)
-    say(err, PCO_EGONE, "the %s was killed by SIG%s",
-        r->signal ? "launcher" : "agent", name);
+    plugin_fail(err, PCO_EGONE, "the %s was killed by SIG%s",
+                r->signal ? "launcher" : "agent", name);
   else
-    say(err, PCO_EGONE, "the agent ended with status %d%s%s", r->exit_code,
-        *line ? ": " : "", line);
+    plugin_fail(err, PCO_EGONE, "the agent ended with status %d%s%s",
+                r->exit_code, *line ? ": " : "", line);
 }
 
 void bwrap_explain(const bwrap_keeper *k, pco_error *err) {
@@ -145,7 +139,7 @@ void bwrap_explain(const bwrap_keeper *k, pco_error *err) {
   if (r->type == PCO_KEEPER_FAILED)
     explain_failed(r, err);
   else if (r->type != PCO_KEEPER_ENDED)
-    say(err, PCO_EGONE, "the sandbox's keeper was killed");
+    plugin_fail(err, PCO_EGONE, "the sandbox's keeper was killed");
   else if (!r->asked)
     explain_ended(r, err);
 }

@@ -11,6 +11,8 @@
  */
 #include "bwrap.h"
 
+#include "../common/user.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +21,6 @@
 #define FIRST     0x70000000u
 #define COUNT     0x0ffe0000u
 #define MAX_LINES 65536
-
-static int fail(pco_error *err, int code, const char *text) {
-  return pco_error_set(err, code, PCO_SOURCE_PLUGIN, "%s", text);
-}
 
 /* ---- root --------------------------------------------------------------- */
 
@@ -66,40 +64,24 @@ static bool parse_range(const char *text, uint32_t *first, uint32_t *count) {
 static int choose_as_root(const pco_backend *b, bwrap_plan *p, pco_error *err) {
   if (b->id_range) {
     if (!parse_range(b->id_range, &p->first_uid, &p->n_ids))
-      return fail(err, UV_EINVAL,
-                  "id_range is not \"FIRST:COUNT\", of ids from 1 on that "
-                  "fit into 32 bits");
+      return plugin_fail(
+          err, UV_EINVAL,
+          "id_range is not \"FIRST:COUNT\", of ids from 1 on that "
+          "fit into 32 bits");
   } else {
     choose_mapped(&p->first_uid, &p->n_ids);
   }
   p->first_gid = p->first_uid;
   if (p->n_ids >= 2 && p->first_uid > 0)
     return 0;
-  return fail(err, PCO_EUNAVAILABLE,
-              "root of this container has no ids to spare for sandboxes "
-              "(/proc/self/uid_map); give it a range, or run as an ordinary "
-              "user" BWRAP_OTHERWISE);
+  return plugin_fail(
+      err, PCO_EUNAVAILABLE,
+      "root of this container has no ids to spare for sandboxes "
+      "(/proc/self/uid_map); give it a range, or run as an ordinary "
+      "user" BWRAP_OTHERWISE);
 }
 
 /* ---- an ordinary user --------------------------------------------------- */
-
-/* The user's name out of /etc/passwd: getpwuid might ask the network. */
-static bool own_name(char *out, size_t size) {
-  char line[1024];
-  bool found = false;
-  FILE *f = fopen("/etc/passwd", "re");
-  for (int n = 0; f && !found && n < MAX_LINES && fgets(line, sizeof line, f);
-       n++) {
-    char *rest = line, *name = strsep(&rest, ":");
-    strsep(&rest, ":");
-    found = rest && strtoul(rest, NULL, 10) == geteuid();
-    if (found)
-      snprintf(out, size, "%s", name);
-  }
-  if (f)
-    fclose(f);
-  return found;
-}
 
 /* Finds the user's first range of at least two in /etc/subuid or subgid. */
 static bool find_range(const char *path, const char *name, uint32_t *first,
@@ -123,18 +105,18 @@ static bool find_range(const char *path, const char *name, uint32_t *first,
 static int choose_sub_ids(bwrap_plan *p, pco_error *err) {
   char name[256];
   uint32_t n_uids, n_gids;
-  if (!own_name(name, sizeof name))
-    name[0] = '\0';
+  plugin_user_name(geteuid(), name, sizeof name);
   if (!find_range("/etc/subuid", name, &p->first_uid, &n_uids) ||
       !find_range("/etc/subgid", name, &p->first_gid, &n_gids))
-    return fail(err, PCO_EUNAVAILABLE,
-                "uids = \"two\" needs a range of this user in /etc/subuid and "
-                "/etc/subgid (usermod --add-subuids, --add-subgids)");
+    return plugin_fail(
+        err, PCO_EUNAVAILABLE,
+        "uids = \"two\" needs a range of this user in /etc/subuid and "
+        "/etc/subgid (usermod --add-subuids, --add-subgids)");
   if (access("/usr/bin/newuidmap", X_OK) < 0 ||
       access("/usr/bin/newgidmap", X_OK) < 0)
-    return fail(err, PCO_EUNAVAILABLE,
-                "uids = \"two\" needs /usr/bin/newuidmap and newgidmap "
-                "(package uidmap)");
+    return plugin_fail(err, PCO_EUNAVAILABLE,
+                       "uids = \"two\" needs /usr/bin/newuidmap and newgidmap "
+                       "(package uidmap)");
   p->n_ids = n_uids < n_gids ? n_uids : n_gids;
   return 0;
 }
@@ -142,9 +124,10 @@ static int choose_sub_ids(bwrap_plan *p, pco_error *err) {
 int bwrap_choose_ids(const pco_backend *b, bwrap_plan *p, pco_error *err) {
   bool root = geteuid() == 0;
   if (root && b->uids == BWRAP_UIDS_ONE)
-    return fail(err, PCO_EUNSUPPORTED,
-                "uids = \"one\" cannot be done as root: commands would run as "
-                "root of this machine");
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "uids = \"one\" cannot be done as root: commands would run as "
+        "root of this machine");
   p->two_ids = root || b->uids == BWRAP_UIDS_TWO;
   if (root)
     return choose_as_root(b, p, err);

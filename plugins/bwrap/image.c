@@ -18,21 +18,13 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "../common/fail.h"
+
 #define MAX_ENTRIES 256u
 #define BLOCK       512 /* of a tar */
 
-static int fail(pco_error *err, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static int fail(pco_error *err, int code, const char *fmt, ...) {
-  va_list args;
-  va_start(args, fmt);
-  pco_error_vset(err, code, PCO_SOURCE_PLUGIN, fmt, args);
-  va_end(args);
-  return code;
-}
-
 static int fail_path(pco_error *err, int code, const bwrap_image *m) {
-  fail(err, code, "image %.300s: %s", m->named, uv_strerror(code));
+  plugin_fail(err, code, "image %.300s: %s", m->named, uv_strerror(code));
   err->path = m->named;
   return code;
 }
@@ -65,10 +57,11 @@ static int take_entry(bwrap_image *m, int dir, const char *name,
   if (is_own(name) || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
     return 0;
   if (m->n_entries == MAX_ENTRIES)
-    return fail(err, UV_EINVAL,
-                "image %.300s is not a root directory: there are more than %u "
-                "entries at its top",
-                m->named, MAX_ENTRIES);
+    return plugin_fail(
+        err, UV_EINVAL,
+        "image %.300s is not a root directory: there are more than %u "
+        "entries at its top",
+        m->named, MAX_ENTRIES);
   if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))
     return add_entry(m, name, NULL);
   ssize_t n =
@@ -109,10 +102,11 @@ int bwrap_image_read(bwrap_image *m, const char *path, pco_error *err) {
   int rc = m->path && m->entries ? read_entries(m, err) : UV_ENOMEM;
   if (rc < 0 || has_entry(m, "usr", 3) || has_entry(m, "bin", 3))
     return rc;
-  return fail(err, UV_EINVAL,
-              "image %.300s is not a root directory%s: it has neither usr nor "
-              "bin at its top, where a system has them",
-              m->named, m->is_tar ? " in a tar" : "");
+  return plugin_fail(
+      err, UV_EINVAL,
+      "image %.300s is not a root directory%s: it has neither usr nor "
+      "bin at its top, where a system has them",
+      m->named, m->is_tar ? " in a tar" : "");
 }
 
 bool bwrap_image_has_place(const bwrap_image *m, const char *target,
@@ -130,9 +124,10 @@ bool bwrap_image_has_place(const bwrap_image *m, const char *target,
   if (dir >= 0)
     close(dir);
   if (is_link)
-    fail(err, UV_EINVAL,
-         "mounts: the target '%.300s' is, or goes through, a link in the image",
-         target);
+    plugin_fail(
+        err, UV_EINVAL,
+        "mounts: the target '%.300s' is, or goes through, a link in the image",
+        target);
   return !is_link;
 }
 
@@ -172,10 +167,11 @@ static int find_program(bwrap_image *m, pco_error *err) {
     m->program = "none";
   if (m->program)
     return 0;
-  return fail(err, UV_EINVAL,
-              "image %.300s is neither a directory nor a tar (which may be "
-              "compressed by gzip, bzip2, xz or zstd)",
-              m->named);
+  return plugin_fail(
+      err, UV_EINVAL,
+      "image %.300s is neither a directory nor a tar (which may be "
+      "compressed by gzip, bzip2, xz or zstd)",
+      m->named);
 }
 
 /* ---- either ------------------------------------------------------------- */
@@ -204,8 +200,8 @@ int bwrap_image_open(bwrap_image *m, const char *named, pco_error *err) {
   if (!m->named)
     return UV_ENOMEM;
   if (*named != '/')
-    return fail(err, UV_EINVAL, "image '%.300s' is not an absolute path",
-                named);
+    return plugin_fail(err, UV_EINVAL, "image '%.300s' is not an absolute path",
+                       named);
   int fd = open(named, O_PATH | O_CLOEXEC);
   int rc = 0;
   if (fd < 0 || fstat(fd, &st) < 0)
@@ -215,8 +211,8 @@ int bwrap_image_open(bwrap_image *m, const char *named, pco_error *err) {
   else if (S_ISREG(st.st_mode))
     rc = open_tar(m, fd, err);
   else
-    rc = fail(err, UV_EINVAL, "image %.300s is neither a directory nor a file",
-              named);
+    rc = plugin_fail(err, UV_EINVAL,
+                     "image %.300s is neither a directory nor a file", named);
   if (fd >= 0)
     close(fd);
   if (err->path == m->named)

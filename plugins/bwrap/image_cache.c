@@ -121,7 +121,7 @@ static int open_part(int top, const char *name) {
 }
 
 int bwrap_cache_open(bwrap_cache *c, const char *path, pco_error *err) {
-  *c = (bwrap_cache){.path = path, .images = -1, .index = -1, .work = -1};
+  *c = (bwrap_cache){.path = path, .images = -1, .index = -1, .making = -1};
   int top = walk(path, err);
   if (top < 0)
     return top;
@@ -129,13 +129,13 @@ int bwrap_cache_open(bwrap_cache *c, const char *path, pco_error *err) {
   if (rc >= 0)
     rc = c->index = open_part(top, "index");
   if (rc >= 0)
-    rc = c->work = open_part(top, "work");
+    rc = c->making = open_part(top, BWRAP_CACHE_MAKING);
   close(top);
   return rc < 0 ? fail(err, path, rc) : 0;
 }
 
 void bwrap_cache_close(bwrap_cache *c) {
-  int *const all[] = {&c->images, &c->index, &c->work};
+  int *const all[] = {&c->images, &c->index, &c->making};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (*all[i] >= 0)
       close(*all[i]);
@@ -200,17 +200,17 @@ void bwrap_cache_remember(const bwrap_cache *c, const char *mark,
   (void)!symlinkat(key, c->index, mark);
 }
 
-/* ---- work --------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------- */
 
 /* Opens and locks; UV_EBUSY also if it was removed meanwhile. */
 static int lock(const bwrap_cache *c, const char *mark) {
   struct stat held, named;
-  int fd = openat(c->work, mark, O_RDONLY | O_DIRECTORY | HERE_ONLY);
+  int fd = openat(c->making, mark, O_RDONLY | O_DIRECTORY | HERE_ONLY);
   if (fd < 0)
     return errno == ENOENT ? UV_EBUSY : -errno;
   int rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
   if (rc == 0 && (fstat(fd, &held) < 0 ||
-                  fstatat(c->work, mark, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+                  fstatat(c->making, mark, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
                   held.st_ino != named.st_ino))
     rc = UV_EBUSY;
   if (rc == 0)
@@ -220,7 +220,7 @@ static int lock(const bwrap_cache *c, const char *mark) {
 }
 
 int bwrap_cache_claim(const bwrap_cache *c, const char *mark, int *fd) {
-  bool made = mkdirat(c->work, mark, 0700) == 0;
+  bool made = mkdirat(c->making, mark, 0700) == 0;
   if (!made && errno != EEXIST)
     return -errno;
   int rc = *fd = lock(c, mark);
@@ -241,7 +241,7 @@ void bwrap_cache_release(int *fd) {
 
 bool bwrap_cache_claim_dead(const bwrap_cache *c, char mark[BWRAP_MARK_SIZE],
                             int *fd) {
-  DIR *dir = list(c->work);
+  DIR *dir = list(c->making);
   *fd = -1;
   for (struct dirent *e; dir && *fd < 0 && (e = readdir(dir)) != NULL;) {
     size_t len = strlen(e->d_name);

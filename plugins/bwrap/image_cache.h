@@ -4,7 +4,7 @@
  *
  *   images/KEY/     a root directory; KEY is the SHA-256 of the tar's bytes
  *   index/MARK      a link whose text is KEY: what a file was when it was read
- *   work/MARK/      one that is being unpacked; its maker holds a lock (flock)
+ *   making/MARK/    one that is being unpacked; its maker holds a lock (flock)
  *                   on it as long as it lives, so what can be locked is left
  *                   over from somebody who was killed
  *
@@ -22,9 +22,11 @@
 #define BWRAP_KEY_SIZE  65
 #define BWRAP_MARK_SIZE 128
 
+#define BWRAP_CACHE_MAKING "making"
+
 typedef struct bwrap_cache {
   const char *path; /* borrowed */
-  int images, index, work;
+  int images, index, making;
 } bwrap_cache;
 
 /* Where it is if nobody says otherwise: no one else may share it. */
@@ -47,7 +49,7 @@ bool bwrap_cache_is_key(const char *text);
 void bwrap_cache_remember(const bwrap_cache *c, const char *mark,
                           const char *key);
 
-/* Takes work/MARK for the caller, until that releases *fd.  0; UV_EBUSY if
+/* Takes making/MARK for the caller, until that releases *fd.  0; UV_EBUSY if
  * somebody has it, or has left something in it (see below); or another negative
  * code. */
 int bwrap_cache_claim(const bwrap_cache *c, const char *mark, int *fd);

@@ -65,34 +65,21 @@ static void on_exit_or_late(plugin_wait *w, bool ended) {
   end(s);
 }
 
-static int spawn(bwrap_step *s, const char *const *argv, int null, int image) {
-  const char *env[] = {NULL};
-  const int32_t fds[] = {null, null, s->text};
-  pco_host_spawn_opts opts = pco_host_spawn_opts_init();
-  opts.exec_fd = image;
-  opts.argv = argv;
-  opts.env = env;
-  opts.cwd = "/";
-  opts.fds = fds;
-  opts.n_fds = 3;
-  return s->backend->spawner->spawn(s->backend->host, &opts, &s->pidfd, NULL);
-}
-
 int bwrap_step_host(bwrap_step *s, const char *const *argv,
                     bwrap_step_fn then) {
   pco_backend *b = s->backend;
+  const char *env[] = {NULL};
   if (s->text >= 0)
     close(s->text);
   s->text = memfd_create("image-text", MFD_CLOEXEC);
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  int image = b->agents->open_image(b->host, NULL, NULL);
-  int rc = s->text < 0 || null < 0 || image < 0 ? UV_EMFILE : 0;
+  int rc = s->text < 0 || null < 0 ? -errno : 0;
   if (rc == 0)
-    rc = spawn(s, argv, null, image);
+    rc = plugin_start_agent(&b->services, argv, env, "/",
+                            (const int32_t[]){null, null, s->text}, 3,
+                            &s->pidfd, NULL);
   if (null >= 0)
     close(null);
-  if (image >= 0)
-    close(image);
   if (rc < 0)
     return rc;
   s->kind = BWRAP_STEP_HOST;

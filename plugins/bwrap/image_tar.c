@@ -4,18 +4,18 @@
  *
  *   look     the index knows this file: done
  *   sweep    what killed processes left in the cache is removed
- *   claim    work/MARK is ours, or we look again a little later
+ *   claim    making/MARK is ours, or we look again a little later
  *   copy     the file's bytes into the cache, and their SHA-256
  *   unpack   the copy, into a tree
  *   seal     the tree is made the user's own (portico-agent --seal)
  *   add      it becomes the image of its key
- *   clean    work/MARK is removed
+ *   clean    making/MARK is removed
  *
  * The key must be that of the bytes which were unpacked, whoever may be writing
  * to the file: so both are done with a copy that nobody else can reach.  Key
  * and tree are made in two sandboxes, so that a tar which takes over the
  * program that unpacks it cannot claim another one's key.  Each of the two can
- * write in one directory of work/MARK only.
+ * write in one directory of making/MARK only.
  *
  * One thing at a time is under way, a keeper, a process or a timer; when that
  * is over, or was ended because nobody waits any more, comes the next.
@@ -46,7 +46,7 @@
 /* One entry of an image for so many bytes of its bound, as in a tmpfs. */
 #define BYTES_PER_ENTRY 4096u
 
-#define COPY   "copy"   /* the directories of work/MARK, */
+#define COPY   "copy"   /* the directories of making/MARK, */
 #define UNPACK "unpack" /* and what they get: */
 #define TAR    "tar"
 #define SUM    "sum"
@@ -66,8 +66,8 @@ struct bwrap_unpack {
   char mark[BWRAP_MARK_SIZE];
   char key[BWRAP_KEY_SIZE];
   bwrap_cache cache;
-  int claim; /* what of work/ is ours, or -1 */
-  bool own;  /* it is work/MARK, not something to be swept away */
+  int claim; /* what of making/ is ours, or -1 */
+  bool own;  /* it is making/MARK, not something to be swept away */
   bwrap_step step;
   void (*then)(unpack *u); /* after it */
   bool ending;             /* nobody waits any more */
@@ -164,7 +164,7 @@ static int run_on_host(unpack *u, const char *const *argv,
   return bwrap_step_host(&u->step, argv, go_on);
 }
 
-/* Runs a command that can write in a new directory of work/MARK only. */
+/* Runs a command that can write in a new directory of making/MARK only. */
 static int run_inside(unpack *u, const char *const *argv, const char *dir,
                       int fd, void (*then)(unpack *u), pco_error *err) {
   char path[PATH_MAX];
@@ -172,24 +172,25 @@ static int run_inside(unpack *u, const char *const *argv, const char *dir,
   mode_t mode = geteuid() == 0 ? 0777 : 0700;
   if (mkdirat(u->claim, dir, 0700) < 0 || fchmodat(u->claim, dir, mode, 0) < 0)
     return -errno;
-  snprintf(path, sizeof path, "%s/work/%s/%s", u->step.backend->cache, u->mark,
-           dir);
+  snprintf(path, sizeof path, "%s/" BWRAP_CACHE_MAKING "/%s/%s",
+           u->step.backend->cache, u->mark, dir);
   u->then = then;
   return bwrap_step_sandbox(&u->step, argv, path, fd, go_on, err);
 }
 
 /* ---- removing ----------------------------------------------------------- */
 
-static int remove_work(unpack *u, const char *mark, void (*then)(unpack *u)) {
+static int remove_made(unpack *u, const char *mark, void (*then)(unpack *u)) {
   char path[PATH_MAX];
-  snprintf(path, sizeof path, "%s/work/%s", u->step.backend->cache, mark);
+  snprintf(path, sizeof path, "%s/" BWRAP_CACHE_MAKING "/%s",
+           u->step.backend->cache, mark);
   const char *argv[] = {"portico-agent", "--remove-only", path, NULL};
   return run_on_host(u, argv, then);
 }
 
 static void clean(unpack *u) {
   u->then = finish;
-  if (!u->own || remove_work(u, u->mark, finish) < 0)
+  if (!u->own || remove_made(u, u->mark, finish) < 0)
     finish(u);
 }
 
@@ -250,7 +251,7 @@ static void fail_entries(unpack *u) {
 static int check_tree(const unpack *u, pco_error *err) {
   char path[PATH_MAX];
   bwrap_image m = {.named = strdup(u->named), .is_tar = true, .tar = -1};
-  snprintf(path, sizeof path, "%s/work/%s/" UNPACK "/" TREE,
+  snprintf(path, sizeof path, "%s/" BWRAP_CACHE_MAKING "/%s/" UNPACK "/" TREE,
            u->step.backend->cache, u->mark);
   int rc = m.named ? bwrap_image_read(&m, path, err) : UV_ENOMEM;
   bwrap_image_deinit(&m);
@@ -313,7 +314,7 @@ static void seal(unpack *u) {
   char path[PATH_MAX], numbers[4][24];
   bool root = geteuid() == 0;
   unsigned last = root ? u->step.keeper.start.uid : geteuid();
-  snprintf(path, sizeof path, "%s/work/%s/" UNPACK "/" TREE,
+  snprintf(path, sizeof path, "%s/" BWRAP_CACHE_MAKING "/%s/" UNPACK "/" TREE,
            u->step.backend->cache, u->mark);
   snprintf(numbers[0], sizeof *numbers, "%u", root ? last - 1 : last);
   snprintf(numbers[1], sizeof *numbers, "%u", last);
@@ -454,7 +455,7 @@ static void look(unpack *u) {
     return;
   }
   if (bwrap_cache_claim_dead(&u->cache, mark, &u->claim)) {
-    int rc = remove_work(u, mark, on_swept);
+    int rc = remove_made(u, mark, on_swept);
     if (rc < 0)
       fail_at(u, "starting portico-agent", rc);
     return;

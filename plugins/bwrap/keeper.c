@@ -58,25 +58,6 @@ static void on_control(uv_poll_t *h, int status, int events) {
 
 /* ---- the start ---------------------------------------------------------- */
 
-/* Starts the agent's program; it has fds, 0 first. */
-static int run_agent(pco_backend *b, const char *const *argv,
-                     const char *const *env, const int32_t *fds, size_t n,
-                     int32_t *pidfd, pco_error *err) {
-  int image = b->agents->open_image(b->host, NULL, err);
-  if (image < 0)
-    return image;
-  pco_host_spawn_opts opts = pco_host_spawn_opts_init();
-  opts.exec_fd = image;
-  opts.argv = argv;
-  opts.env = env;
-  opts.cwd = "/";
-  opts.fds = fds;
-  opts.n_fds = n;
-  int rc = b->spawner->spawn(b->host, &opts, pidfd, err);
-  close(image);
-  return rc;
-}
-
 static int spawn(bwrap_keeper *k, int control, int words, const int32_t *fds,
                  size_t n_fds, pco_error *err) {
   const char *argv[] = {"portico-agent", "--keep", NULL};
@@ -90,8 +71,8 @@ static int spawn(bwrap_keeper *k, int control, int words, const int32_t *fds,
   all[PCO_KEEPER_CONTROL_FD] = control;
   all[PCO_KEEPER_WORDS_FD] = words;
   memcpy(all + PCO_KEEPER_FIRST_FD, fds, n_fds * sizeof *fds);
-  int rc = run_agent(k->backend, argv, env, all, PCO_KEEPER_FIRST_FD + n_fds,
-                     &pidfd, err);
+  int rc = plugin_start_agent(&k->backend->services, argv, env, "/", all,
+                              PCO_KEEPER_FIRST_FD + n_fds, &pidfd, err);
   close(null_fd);
   k->pidfd = pidfd;
   return rc;
@@ -151,7 +132,8 @@ static int start_remover(bwrap_keeper *k) {
   if (null_fd < 0)
     return -errno;
   int32_t fds[] = {null_fd, null_fd, null_fd}, pidfd = -1;
-  int rc = run_agent(b, argv, env, fds, 3, &pidfd, NULL);
+  int rc =
+      plugin_start_agent(&b->services, argv, env, "/", fds, 3, &pidfd, NULL);
   close(null_fd);
   if (rc < 0)
     return rc;

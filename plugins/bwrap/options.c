@@ -22,16 +22,6 @@
 #define MAX_INODES (UINT64_C(1) << 20)
 #define MAX_MOUNTS 1000u
 
-static int fail(pco_error *err, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static int fail(pco_error *err, int code, const char *fmt, ...) {
-  va_list args;
-  va_start(args, fmt);
-  pco_error_vset(err, code, PCO_SOURCE_PLUGIN, fmt, args);
-  va_end(args);
-  return code;
-}
-
 /* ---- bubblewrap itself -------------------------------------------------- */
 
 /* Where distributions put it; the PATH of the host is not ours to read. */
@@ -46,24 +36,20 @@ static int find_program(pco_backend *b, bwrap_plan *p, pco_error *err) {
   if (p->program && access(p->program, X_OK) == 0)
     return 0;
   if (p->program && access(p->program, F_OK) == 0)
-    return fail(err, PCO_EUNAVAILABLE,
-                "cannot execute %s: permission denied" BWRAP_OTHERWISE,
-                p->program);
-  return fail(err, PCO_EUNAVAILABLE,
-              "bubblewrap is not installed (%s is not there): install the "
-              "package bubblewrap" BWRAP_OTHERWISE,
-              b->program ? b->program : programs[0]);
+    return plugin_fail(err, PCO_EUNAVAILABLE,
+                       "cannot execute %s: permission denied" BWRAP_OTHERWISE,
+                       p->program);
+  return plugin_fail(
+      err, PCO_EUNAVAILABLE,
+      "bubblewrap is not installed (%s is not there): install the "
+      "package bubblewrap" BWRAP_OTHERWISE,
+      b->program ? b->program : programs[0]);
 }
 
 /* ---- mounts ------------------------------------------------------------- */
 
-static bool is_inside(const char *path, const char *dir) {
-  size_t len = pco_streq(dir, "/") ? 0 : strlen(dir);
-  return strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len]);
-}
-
 static bool touches(const char *path, const char *dir) {
-  return is_inside(path, dir) || is_inside(dir, path);
+  return plugin_is_inside(path, dir) || plugin_is_inside(dir, path);
 }
 
 void bwrap_own_dir(char out[PATH_MAX]) {
@@ -85,7 +71,7 @@ static bool is_own(const pco_backend *b, const char *source) {
     snprintf(path, sizeof path, "%s%s", dir, beside[i]);
     bool parts = i == 1; /* the library's directory has other things in it */
     if (realpath(path, real) &&
-        (parts ? is_inside(real, source) : touches(source, real)))
+        (parts ? plugin_is_inside(real, source) : touches(source, real)))
       return true;
   }
   return touches(source, b->cache) ||
@@ -108,16 +94,18 @@ static bool is_plain_path(const char *path) {
 static int check_target(const char *target, pco_error *err) {
   static const char *const kept[] = {"/proc", "/dev", "/sys"};
   if (!is_plain_path(target))
-    return fail(err, UV_EINVAL,
-                "mounts: the target '%.300s' is not an absolute path without "
-                "'.', '..' and an end in '/'",
-                target);
+    return plugin_fail(
+        err, UV_EINVAL,
+        "mounts: the target '%.300s' is not an absolute path without "
+        "'.', '..' and an end in '/'",
+        target);
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-    if (is_inside(target, kept[i]))
-      return fail(err, UV_EINVAL,
-                  "mounts: the target '%.300s' is in %s, which every sandbox "
-                  "has of its own",
-                  target, kept[i]);
+    if (plugin_is_inside(target, kept[i]))
+      return plugin_fail(
+          err, UV_EINVAL,
+          "mounts: the target '%.300s' is in %s, which every sandbox "
+          "has of its own",
+          target, kept[i]);
   return 0;
 }
 
@@ -128,20 +116,22 @@ static int add_mount(bwrap_plan *p, const pco_backend *b, const pco_mount *m,
   if (rc < 0)
     return rc;
   if (*m->source != '/')
-    return fail(err, UV_EINVAL,
-                "mounts: the source '%.300s' is not an absolute path",
-                m->source);
+    return plugin_fail(err, UV_EINVAL,
+                       "mounts: the source '%.300s' is not an absolute path",
+                       m->source);
   if (!realpath(m->source, real)) {
     rc = -errno;
-    fail(err, rc, "mounts: the source %.300s: %s", m->source, uv_strerror(rc));
+    plugin_fail(err, rc, "mounts: the source %.300s: %s", m->source,
+                uv_strerror(rc));
     err->path = m->source;
     return rc;
   }
   if (is_own(b, real))
-    return fail(err, UV_EACCES,
-                "mounts: the source %.300s is, contains or lies in a directory "
-                "of Portico's own; choose another",
-                m->source);
+    return plugin_fail(
+        err, UV_EACCES,
+        "mounts: the source %.300s is, contains or lies in a directory "
+        "of Portico's own; choose another",
+        m->source);
   bwrap_mount *to = &p->mounts[p->n_mounts++];
   to->source = strdup(real);
   to->target = strdup(m->target);
@@ -154,18 +144,19 @@ static int add_mount(bwrap_plan *p, const pco_backend *b, const pco_mount *m,
 static int check_nesting(const bwrap_plan *p, pco_error *err) {
   for (size_t i = 0; i < p->n_mounts; i++)
     for (size_t j = 0; j < p->n_mounts; j++)
-      if (i != j && is_inside(p->mounts[i].target, p->mounts[j].target))
-        return fail(err, UV_EINVAL,
-                    "mounts: the target '%.200s' lies in that of another "
-                    "mount, '%.200s'; give it a place outside",
-                    p->mounts[i].target, p->mounts[j].target);
+      if (i != j && plugin_is_inside(p->mounts[i].target, p->mounts[j].target))
+        return plugin_fail(
+            err, UV_EINVAL,
+            "mounts: the target '%.200s' lies in that of another "
+            "mount, '%.200s'; give it a place outside",
+            p->mounts[i].target, p->mounts[j].target);
   return 0;
 }
 
 static int add_mounts(bwrap_plan *p, const pco_backend *b,
                       const pco_create_opts *o, pco_error *err) {
   if (o->n_mounts > MAX_MOUNTS)
-    return fail(err, UV_EINVAL, "mounts: more than %u", MAX_MOUNTS);
+    return plugin_fail(err, UV_EINVAL, "mounts: more than %u", MAX_MOUNTS);
   p->mounts = calloc(o->n_mounts + 1, sizeof *p->mounts);
   int rc = p->mounts ? 0 : UV_ENOMEM;
   for (size_t i = 0; rc == 0 && i < o->n_mounts; i++) {
@@ -187,12 +178,12 @@ static int check_limits(bwrap_plan *p, const pco_limits *l, pco_error *err) {
   }
   if (p->limits.cpus != 0 &&
       !(p->limits.cpus >= MIN_CPUS && p->limits.cpus <= MAX_CPUS))
-    return fail(err, UV_EINVAL, "limits.cpus is not from %g to %g", MIN_CPUS,
-                MAX_CPUS);
+    return plugin_fail(err, UV_EINVAL, "limits.cpus is not from %g to %g",
+                       MIN_CPUS, MAX_CPUS);
   if (p->disk < MIN_DISK)
-    return fail(err, UV_EINVAL, "limits.disk is less than 1 MiB");
+    return plugin_fail(err, UV_EINVAL, "limits.disk is less than 1 MiB");
   if (p->limits.memory_bytes && p->limits.memory_bytes < MIN_MEMORY)
-    return fail(err, UV_EINVAL, "limits.memory is less than 4 MiB");
+    return plugin_fail(err, UV_EINVAL, "limits.memory is less than 4 MiB");
   p->inodes = p->disk / 4096;
   if (p->inodes < MIN_INODES)
     p->inodes = MIN_INODES;
@@ -208,23 +199,25 @@ static int check_wants(const pco_create_opts *o, pco_error *err) {
                           PCO_WANTS_SNAPSHOT | PCO_WANTS_DETACHABLE;
   uint32_t wants = pco_create_wanted(o) & cannot;
   if (wants & PCO_WANTS_DETACHABLE)
-    return fail(err, PCO_EUNSUPPORTED,
-                "bwrap cannot do 'detachable': its sandboxes end with the "
-                "process that made them");
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "bwrap cannot do 'detachable': its sandboxes end with the "
+        "process that made them");
   if (wants)
-    return fail(err, PCO_EUNSUPPORTED, "bwrap cannot do '%s'",
-                pco_wants_name(wants));
+    return plugin_fail(err, PCO_EUNSUPPORTED, "bwrap cannot do '%s'",
+                       pco_wants_name(wants));
   if (o->network && !pco_streq(o->network, "none") &&
       !pco_streq(o->network, "host"))
-    return fail(err, PCO_EUNSUPPORTED,
-                "bwrap cannot do network = '%.64s'; it has 'none' (the "
-                "default) and 'host'",
-                o->network);
+    return plugin_fail(err, PCO_EUNSUPPORTED,
+                       "bwrap cannot do network = '%.64s'; it has 'none' (the "
+                       "default) and 'host'",
+                       o->network);
   if (o->user && !pco_streq(o->user, BWRAP_USER) && !pco_streq(o->user, "1000"))
-    return fail(err, PCO_EUNSUPPORTED,
-                "bwrap cannot do user = '%.64s': its commands run as the user "
-                "'" BWRAP_USER "', which is nobody on the host",
-                o->user);
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "bwrap cannot do user = '%.64s': its commands run as the user "
+        "'" BWRAP_USER "', which is nobody on the host",
+        o->user);
   return plugin_check_name(o->name, err);
 }
 
@@ -258,10 +251,11 @@ static int set_image(bwrap_plan *p, const pco_backend *b, const char *image,
                      pco_error *err) {
   int rc = image ? bwrap_image_open(&p->image, image, err) : 0;
   if (rc == 0 && p->image.path && is_own(b, p->image.path))
-    rc = fail(err, UV_EACCES,
-              "image %.300s is, contains or lies in a directory of Portico's "
-              "own; choose another",
-              image);
+    rc = plugin_fail(
+        err, UV_EACCES,
+        "image %.300s is, contains or lies in a directory of Portico's "
+        "own; choose another",
+        image);
   return rc;
 }
 
@@ -311,12 +305,12 @@ int bwrap_plan_work_in(bwrap_plan *p, const char *dir) {
     return UV_ENOMEM;
   p->no_agent = true;
   m->source = realpath(dir, NULL);
-  m->target = strdup("/work");
+  m->target = strdup("/unpack");
   free(p->mounts); /* there are none */
   p->mounts = m;
   p->n_mounts = 1;
   free(p->cwd);
-  p->cwd = strdup("/work");
+  p->cwd = strdup("/unpack");
   return !m->source ? -errno : m->target && p->cwd ? 0 : UV_ENOMEM;
 }
 

@@ -302,7 +302,7 @@ static int open_filters(const bwrap_plan *p, int32_t *fds, pco_error *err) {
 static int open_agent(pco_backend *b, const bwrap_plan *p, pco_error *err) {
   char path[PATH_MAX + 32];
   if (!bwrap_is_weak(p, "dumpable"))
-    return b->agents->open_image(b->host, NULL, err);
+    return b->services.agents->open_image(b->host, NULL, err);
   bwrap_own_dir(path);
   snprintf(path + strlen(path), sizeof path - strlen(path),
            "/../test/portico-agent-weak");

@@ -105,21 +105,13 @@ static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
   return rc;
 }
 
-static int check_host(const pco_host *host, pco_error *err) {
-  if (host->loop && host->get_extension(host, PCO_HOST_SPAWN_ID) &&
-      host->get_extension(host, PCO_HOST_AGENT_ID))
-    return 0;
-  return pco_error_set(err, PCO_EUNAVAILABLE, PCO_SOURCE_PLUGIN,
-                       "local needs a host with a loop, " PCO_HOST_SPAWN_ID
-                       " and " PCO_HOST_AGENT_ID);
-}
-
 static int local_open(const pco_host *host, const pco_pair *settings, size_t n,
                       pco_backend **out, pco_error *err) {
   *out = NULL;
+  plugin_host services;
   int rc = check_settings(settings, n, err);
   if (rc == 0)
-    rc = check_host(host, err);
+    rc = plugin_host_init(&services, host, "local", err);
   if (rc < 0)
     return rc;
   const char *tmpdir = pco_setting_get(settings, n, "tmpdir");
@@ -131,8 +123,7 @@ static int local_open(const pco_host *host, const pco_pair *settings, size_t n,
     return pco_error_set(err, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
   }
   b->host = host;
-  b->spawner = host->get_extension(host, PCO_HOST_SPAWN_ID);
-  b->agents = host->get_extension(host, PCO_HOST_AGENT_ID);
+  b->services = services;
   *out = b;
   return 0;
 }

@@ -20,6 +20,9 @@
 
 #include <uv.h>
 
+#include "../common/fail.h"
+#include "../common/host.h"
+#include "../common/path.h"
 #include "../common/table.h"
 #include "../common/wait.h"
 #include "portico/plugin.h"
@@ -30,8 +33,7 @@ typedef struct local_inquest local_inquest;
 
 struct pco_backend {
   const pco_host *host;
-  const pco_host_spawn_api *spawner;
-  const pco_host_agent_api *agents;
+  plugin_host services;
   char *tmpdir;
   pco_sandbox *sandboxes; /* by ->next */
   unsigned work;          /* waits and endings that run */
@@ -64,12 +66,6 @@ void local_settle(pco_backend *b);
 /* ---- local_create.c ---- */
 
 int local_create(pco_backend *b, const pco_create_opts *o, pco_op *op);
-/* Starts the agent's program.  fds has n descriptors, 0 first.  Returns 0 and
- * *pidfd, or a negative code and *err. */
-int local_start_agent(pco_backend *b, const char *const *argv,
-                      const char *const *env, const char *cwd,
-                      const int32_t *fds, size_t n, int32_t *pidfd,
-                      pco_error *err);
 
 /* ---- local_end.c ---- */
 

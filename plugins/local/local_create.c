@@ -15,6 +15,7 @@
 #include "local.h"
 
 #include "../common/environment.h"
+#include "../common/user.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,38 +40,6 @@ typedef struct plan {
 
 /* ---- options ------------------------------------------------------------ */
 
-static int fail(pco_error *err, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static int fail(pco_error *err, int code, const char *fmt, ...) {
-  va_list args;
-  va_start(args, fmt);
-  pco_error_vset(err, code, PCO_SOURCE_PLUGIN, fmt, args);
-  va_end(args);
-  return code;
-}
-
-/* The user's name, or the number as text: /etc/passwd is read as it is, since
- * getpwuid may ask the network.  Bounded: 4096 lines. */
-static void user_name(uid_t uid, char *out, size_t size) {
-  char line[1024];
-  snprintf(out, size, "%lu", (unsigned long)uid);
-  FILE *f = fopen("/etc/passwd", "re");
-  for (int n = 0; f && n < 4096 && fgets(line, sizeof line, f); n++) {
-    char *rest = line;
-    const char *name = strsep(&rest, ":");
-    if (!strsep(&rest, ":") || !rest)
-      continue;
-    char *end;
-    unsigned long id = strtoul(rest, &end, 10);
-    if (end == rest || *end != ':' || id != uid)
-      continue;
-    snprintf(out, size, "%s", name);
-    break;
-  }
-  if (f)
-    fclose(f);
-}
-
 static int check_options(const pco_create_opts *o, const plan *p,
                          pco_error *err) {
   const uint32_t can =
@@ -78,26 +47,29 @@ static int check_options(const pco_create_opts *o, const plan *p,
   static const char *const known[] = {"workspace", "root", NULL};
   uint32_t cannot = pco_create_wanted(o) & ~can;
   if (cannot & PCO_WANTS_DETACHABLE)
-    return fail(err, PCO_EUNSUPPORTED,
-                "local cannot do 'detachable': its sandboxes end with the "
-                "process that made them; use a remote backend");
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "local cannot do 'detachable': its sandboxes end with the "
+        "process that made them; use a remote backend");
   if (cannot)
-    return fail(err, PCO_EUNSUPPORTED,
-                "local cannot do '%s': it runs plain processes of this "
-                "machine; use bwrap",
-                pco_wants_name(cannot));
+    return plugin_fail(err, PCO_EUNSUPPORTED,
+                       "local cannot do '%s': it runs plain processes of this "
+                       "machine; use bwrap",
+                       pco_wants_name(cannot));
   if (o->network && !pco_streq(o->network, "host"))
-    return fail(err, PCO_EUNSUPPORTED,
-                "local cannot do network = '%.64s': its commands have the "
-                "host's network ('host'); use bwrap",
-                o->network);
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "local cannot do network = '%.64s': its commands have the "
+        "host's network ('host'); use bwrap",
+        o->network);
   char number[32];
   snprintf(number, sizeof number, "%lu", (unsigned long)geteuid());
   if (o->user && !pco_streq(o->user, p->user) && !pco_streq(o->user, number))
-    return fail(err, PCO_EUNSUPPORTED,
-                "local cannot do user = '%.64s': its commands run as '%.64s'; "
-                "use bwrap",
-                o->user, p->user);
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "local cannot do user = '%.64s': its commands run as '%.64s'; "
+        "use bwrap",
+        o->user, p->user);
   int rc = plugin_check_name(o->name, err);
   if (rc < 0)
     return rc;
@@ -112,18 +84,19 @@ static int find_dir(const char *what, const char *path, char out[PATH_MAX],
   struct stat st;
   if (!realpath(path, out) || stat(out, &st) < 0) {
     int rc = -errno;
-    return fail(err, rc, "%s %.300s: %s", what, path, uv_strerror(rc));
+    return plugin_fail(err, rc, "%s %.300s: %s", what, path, uv_strerror(rc));
   }
   if (!S_ISDIR(st.st_mode))
-    return fail(err, UV_ENOTDIR, "%s %.300s is not a directory", what, path);
+    return plugin_fail(err, UV_ENOTDIR, "%s %.300s is not a directory", what,
+                       path);
   return 0;
 }
 
 static int find_absolute_dir(const char *what, const char *path,
                              char out[PATH_MAX], pco_error *err) {
   if (*path != '/')
-    return fail(err, UV_EINVAL, "%s '%.300s' is not an absolute path", what,
-                path);
+    return plugin_fail(err, UV_EINVAL, "%s '%.300s' is not an absolute path",
+                       what, path);
   int rc = find_dir(what, path, out, err);
   if (rc < 0)
     err->path = path; /* the settings' or the plan's: they live on */
@@ -144,8 +117,8 @@ static int make_dirs(plan *p, const char *tmpdir, pco_error *err) {
   if (rc == 0 && !mkdtemp(made)) /* 0700 */
     rc = -errno;
   if (rc < 0)
-    return fail(err, rc, "cannot make a directory in %.300s: %s", real,
-                uv_strerror(rc));
+    return plugin_fail(err, rc, "cannot make a directory in %.300s: %s", real,
+                       uv_strerror(rc));
   memcpy(p->dir, made, sizeof made);
   rc = join(p->tmp, p->dir, "tmp");
   if (rc == 0 && mkdir(p->tmp, 0700) < 0)
@@ -155,14 +128,10 @@ static int make_dirs(plan *p, const char *tmpdir, pco_error *err) {
     if (rc == 0 && mkdir(p->workspace, 0700) < 0)
       rc = -errno;
   }
-  return rc < 0 ? fail(err, rc, "cannot make the directories of %.300s: %s",
-                       p->dir, uv_strerror(rc))
-                : 0;
-}
-
-static bool is_inside(const char *path, const char *dir) {
-  size_t len = pco_streq(dir, "/") ? 0 : strlen(dir);
-  return strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len]);
+  return rc < 0
+             ? plugin_fail(err, rc, "cannot make the directories of %.300s: %s",
+                           p->dir, uv_strerror(rc))
+             : 0;
 }
 
 /* Root and working directory; the private ones exist. */
@@ -177,13 +146,15 @@ static int find_places(plan *p, const pco_create_opts *o, pco_error *err) {
     return rc;
   const char *cwd = o->cwd ? o->cwd : ".";
   if (*cwd != '/' && join(joined, p->workspace, cwd) < 0)
-    return fail(err, UV_ENAMETOOLONG, "cwd %.300s: the path is too long", cwd);
+    return plugin_fail(err, UV_ENAMETOOLONG, "cwd %.300s: the path is too long",
+                       cwd);
   rc = find_dir("cwd", *cwd == '/' ? cwd : joined, p->cwd, err);
-  if (rc == 0 && !is_inside(p->cwd, p->root))
-    rc = fail(err, UV_EACCES,
-              "cwd %.200s is outside the root %.200s; choose one inside, or "
-              "the setting root = \"/\"",
-              p->cwd, p->root);
+  if (rc == 0 && !plugin_is_inside(p->cwd, p->root))
+    rc = plugin_fail(
+        err, UV_EACCES,
+        "cwd %.200s is outside the root %.200s; choose one inside, or "
+        "the setting root = \"/\"",
+        p->cwd, p->root);
   return rc;
 }
 
@@ -204,30 +175,10 @@ static int make_env(plan *p, const pco_create_opts *o, pco_error *err) {
   int rc = plugin_environment_base(&p->env, p->workspace, p->tmp, p->user);
   if (rc == 0)
     rc = plugin_environment_apply(&p->env, o->env, err);
-  return rc == UV_ENOMEM ? fail(err, rc, NULL) : rc;
+  return rc == UV_ENOMEM ? plugin_fail(err, rc, NULL) : rc;
 }
 
 /* ---- the agent ---------------------------------------------------------- */
-
-int local_start_agent(pco_backend *b, const char *const *argv,
-                      const char *const *env, const char *cwd,
-                      const int32_t *fds, size_t n, int32_t *pidfd,
-                      pco_error *err) {
-  *pidfd = -1;
-  int image = b->agents->open_image(b->host, NULL, err);
-  if (image < 0)
-    return image;
-  pco_host_spawn_opts opts = pco_host_spawn_opts_init();
-  opts.exec_fd = image;
-  opts.argv = argv;
-  opts.env = env;
-  opts.cwd = cwd;
-  opts.fds = fds;
-  opts.n_fds = n;
-  int rc = b->spawner->spawn(b->host, &opts, pidfd, err);
-  close(image);
-  return rc;
-}
 
 /* Starts it with one end of a stream; the other is *stream. */
 static int start(pco_backend *b, const plan *p, int *stream, int32_t *pidfd,
@@ -242,11 +193,13 @@ static int start(pco_backend *b, const plan *p, int *stream, int32_t *pidfd,
                ? -errno
                : 0;
   if (rc < 0) {
-    fail(err, rc, "cannot make a stream to the agent: %s", uv_strerror(rc));
+    plugin_fail(err, rc, "cannot make a stream to the agent: %s",
+                uv_strerror(rc));
   } else {
     int32_t fds[] = {null_fd, null_fd, null_fd, pair[1]};
-    rc = local_start_agent(b, argv, (const char *const *)p->env.items, p->cwd,
-                           fds, 4, pidfd, err);
+    rc = plugin_start_agent(&b->services, argv,
+                            (const char *const *)p->env.items, p->cwd, fds, 4,
+                            pidfd, err);
   }
   if (null_fd >= 0)
     close(null_fd);
@@ -264,7 +217,7 @@ static int make_plan(pco_backend *b, const pco_create_opts *o, plan *p,
                      pco_error *err) {
   const char *workspace =
       pco_setting_get(o->settings, o->n_settings, "workspace");
-  user_name(geteuid(), p->user, sizeof p->user);
+  plugin_user_name(geteuid(), p->user, sizeof p->user);
   p->own_workspace = !workspace;
   int rc = check_options(o, p, err);
   if (rc == 0 && workspace)
@@ -300,7 +253,7 @@ static int start_sandbox(pco_backend *b, const pco_create_opts *o,
                          pco_error *err) {
   pco_sandbox *s = sandbox_create(b, o, p);
   if (!s)
-    return fail(err, UV_ENOMEM, NULL);
+    return plugin_fail(err, UV_ENOMEM, NULL);
   int32_t pidfd = -1;
   int rc = plugin_table_add(&local_table, &s->entry, o->name, "local", err);
   if (rc == 0) {
@@ -328,14 +281,14 @@ int local_create(pco_backend *b, const pco_create_opts *o, pco_op *op) {
   pco_sandbox *s = NULL;
   int stream = -1;
   plan *p = calloc(1, sizeof *p);
-  int rc = p ? make_plan(b, o, p, &err) : fail(&err, UV_ENOMEM, NULL);
+  int rc = p ? make_plan(b, o, p, &err) : plugin_fail(&err, UV_ENOMEM, NULL);
   if (rc == 0)
     rc = start_sandbox(b, o, p, &s, &stream, &err);
   if (rc < 0) {
     if (p)
       plan_undo(p);
     if (!err.message && rc != UV_ENOMEM)
-      fail(&err, rc, "cannot start the agent: %s", uv_strerror(rc));
+      plugin_fail(&err, rc, "cannot start the agent: %s", uv_strerror(rc));
     err.code = rc;
     b->host->fail(b->host, op, &err);
   } else {

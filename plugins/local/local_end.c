@@ -99,8 +99,8 @@ static int start_remover(local_ending *e) {
   if (null_fd < 0)
     return -errno;
   int32_t fds[] = {null_fd, null_fd, null_fd}, pidfd = -1;
-  int rc =
-      local_start_agent(e->backend, argv, env, "/", fds, 3, &pidfd, &e->err);
+  int rc = plugin_start_agent(&e->backend->services, argv, env, "/", fds, 3,
+                              &pidfd, &e->err);
   close(null_fd);
   e->pidfd = pidfd;
   return rc;

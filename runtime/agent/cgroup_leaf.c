@@ -7,6 +7,8 @@
  */
 #include "cgroup_leaf.h"
 
+#include "rights.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -225,21 +227,8 @@ static void make(pco_cgroup *g, const pco_cgroup_request *q, reply *r) {
 static int send_reply(int fd, reply *r) {
   struct iovec v = {&r->a, sizeof r->a};
   struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-  union {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(PCO_CGROUP_MAX_FDS * sizeof(int))];
-  } control;
-  if (r->n_fds) {
-    size_t size = r->n_fds * sizeof(int);
-    memset(&control, 0, sizeof control);
-    m.msg_control = control.bytes;
-    m.msg_controllen = (socklen_t)CMSG_SPACE(size);
-    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    h->cmsg_level = SOL_SOCKET;
-    h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = (socklen_t)CMSG_LEN(size);
-    memcpy(CMSG_DATA(h), r->fds, size);
-  }
+  pco_rights room;
+  pco_rights_put(&m, &room, r->fds, r->n_fds);
   ssize_t n = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
   return n < 0 ? -errno : 0;
 }

@@ -9,6 +9,8 @@
  */
 #include "channel.h"
 
+#include "rights.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,21 +208,8 @@ static ssize_t send_some(pco_channel *c) {
   size_t end = c->n_marks > with_fds ? c->marks[with_fds].at : c->out_len;
   struct iovec v = {c->out + c->out_at, end - c->out_at};
   struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-  union {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(PCO_WIRE_MAX_FDS * sizeof(int))];
-  } control;
-  if (with_fds) {
-    size_t size = mark->n * sizeof(int);
-    memset(&control, 0, sizeof control);
-    m.msg_control = control.bytes;
-    m.msg_controllen = (socklen_t)CMSG_SPACE(size);
-    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    h->cmsg_level = SOL_SOCKET;
-    h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = (socklen_t)CMSG_LEN(size);
-    memcpy(CMSG_DATA(h), mark->fds, size);
-  }
+  pco_rights room;
+  pco_rights_put(&m, &room, mark->fds, with_fds ? mark->n : 0);
   ssize_t n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n > 0 && with_fds) {
     close_all(mark->fds, mark->n);

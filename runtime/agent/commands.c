@@ -12,6 +12,7 @@
 #include "agent.h"
 #include "clock.h"
 #include "launch.h"
+#include "places.h"
 #include "supervisor.h"
 
 #include <errno.h>
@@ -28,7 +29,6 @@
 #define PCO_SLACK  (PCO_KILL_TIME + PCO_S)
 #define START_TIME (30 * PCO_S)  /* for an exec from a slow file system */
 #define KILL_SLICE (50 * PCO_MS) /* of killing orphans, a turn */
-#define PLACE_TIME (3 * PCO_S)   /* that the keeper may be silent */
 #define IDLE_TIME  (5 * PCO_S)   /* a sandbox that does nothing has no pool */
 
 /* ---- supervisors -------------------------------------------------------- */
@@ -66,15 +66,8 @@ static void close_counter(pco_counter *c) {
   *c = (pco_counter){.fd = -1};
 }
 
-static void drop_held(pco_sup *s) {
-  if (s->held)
-    pco_frame_close_fds(&s->held->frame);
-  free(s->held);
-  s->held = NULL;
-}
-
 static void dispose(pco_sup *s) {
-  drop_held(s);
+  pco_places_drop(s);
   close_counter(&s->own_kills);
   close_counter(&s->command_kills);
   free(s);
@@ -127,7 +120,7 @@ static int create(pco_agent *a, pco_sup **out) {
   return 0;
 }
 
-static void flush(pco_agent *a, pco_sup *s) {
+void pco_commands_flush(pco_agent *a, pco_sup *s) {
   int rc = pco_channel_flush(&s->chan);
   if (rc == -EAGAIN)
     a->commands.retry_flush = true;
@@ -205,8 +198,7 @@ static void end_complete_kill_alls(pco_agent *a) {
       end_kill_all(a, &c->kill_all[i]);
 }
 
-/* The ERROR of a SPAWN; `limit` is PCO_LIMIT_NONE, or why. */
-static void refuse_spawn(pco_agent *a, uint64_t op, int error, int limit,
+void pco_commands_refuse(pco_agent *a, uint64_t op, int error, int limit,
                          const char *message) {
   bool limited = limit || (message && error != EAGAIN);
   pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, op);
@@ -222,12 +214,13 @@ static void refuse_spawn(pco_agent *a, uint64_t op, int error, int limit,
 
 static void answer_start(pco_agent *a, const pco_sup *s, bool no_memory) {
   if (no_memory)
-    refuse_spawn(a, s->op, ENOMEM, PCO_LIMIT_MEMORY,
-                 "limits.memory leaves no room to start the program");
+    pco_commands_refuse(a, s->op, ENOMEM, PCO_LIMIT_MEMORY,
+                        "limits.memory leaves no room to start the program");
   else
-    refuse_spawn(a, s->op, EAGAIN, PCO_LIMIT_NONE,
-                 s->held ? "the sandbox's keeper has made no cgroup for it yet"
-                         : "the supervisor of the command was killed");
+    pco_commands_refuse(
+        a, s->op, EAGAIN, PCO_LIMIT_NONE,
+        s->held ? "the sandbox's keeper has made no cgroup for it yet"
+                : "the supervisor of the command was killed");
 }
 
 static void answer_command(pco_agent *a, pco_sup *s, const pid_t *pids,
@@ -263,7 +256,7 @@ static bool is_live(void *arg, pid_t pid) {
   return false;
 }
 
-static void lose(pco_agent *a, pco_sup *s) {
+void pco_commands_lose(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
   if (s->pidfd >= 0)
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
@@ -324,7 +317,7 @@ static void on_reaped(void *arg, pid_t pid, int status) {
   if (s && WIFSTOPPED(status)) /* by a command that would be rid of it */
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGCONT, NULL, 0);
   else if (s)
-    lose(a, s);
+    pco_commands_lose(a, s);
   else if (!WIFSTOPPED(status))
     pco_leaves_reaped(a, pid);
 }
@@ -353,9 +346,8 @@ static bool take_pending(pco_sup *s, uint64_t op, pco_pending *out) {
   return false;
 }
 
-/* Its tree is gone.  If it is let go, what was passed on to it meanwhile (a
+/* Lets an idle one go; it is in no pool.  What was passed on to it meanwhile (a
  * KILL that crossed its message) gets the answer that it would have given. */
-/* Lets an idle one go; it is in no pool. */
 static void retire(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
   answer_all_pending(a, s, NULL, 0);
@@ -365,7 +357,7 @@ static void retire(pco_agent *a, pco_sup *s) {
   link_in(&c->gone, s);
 }
 
-static void on_idle(pco_agent *a, pco_sup *s) {
+void pco_commands_idle(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
   s->op = 0;
   s->limit_at = PCO_NEVER;
@@ -452,7 +444,7 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
     if (!own || !s->final)
       return false;
     note_kills(s, f);
-    on_idle(a, s);
+    pco_commands_idle(a, s);
     return true;
   default:
     return false;
@@ -463,7 +455,7 @@ static void on_supervisor(void *arg, uint32_t events) {
   pco_sup *s = arg;
   pco_agent *a = s->agent;
   if (events & EPOLLOUT)
-    flush(a, s);
+    pco_commands_flush(a, s);
   if (!(events & ~(uint32_t)EPOLLOUT))
     return;
   int rc = pco_channel_receive(&s->chan);
@@ -474,7 +466,7 @@ static void on_supervisor(void *arg, uint32_t events) {
   while (good && s->source.fn && (rc = pco_channel_next(&s->chan, &f)) == 1)
     good = f.header.n_fds == 0 && on_frame(a, s, &f);
   if (s->source.fn && (!good || rc < 0))
-    lose(a, s);
+    pco_commands_lose(a, s);
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -490,182 +482,15 @@ static void expect_command(pco_agent *a, pco_sup *s, const pco_request *r) {
   expect(a, &s->limit_at, START_TIME);
 }
 
-/* The supervisor is where it is to be. */
-static void start(pco_agent *a, pco_sup *s, pco_frame *f,
-                  const pco_request *r) {
+void pco_commands_start(pco_agent *a, pco_sup *s, pco_frame *f,
+                        const pco_request *r) {
   expect_command(a, s, r);
   int rc = pco_channel_relay(&s->chan, f);
   f->header.n_fds = 0;
   if (rc != 0)
-    lose(a, s);
+    pco_commands_lose(a, s);
   else
-    flush(a, s);
-}
-
-/* ---- places ------------------------------------------------------------- */
-
-/* Keeps the SPAWN until the keeper has answered. */
-static int hold(pco_sup *s, pco_frame *f) {
-  size_t size = PCO_WIRE_HEADER + f->header.size;
-  pco_held *h = malloc(sizeof *h + size);
-  if (!h)
-    return -ENOMEM;
-  memset(h, 0, sizeof *h);
-  memcpy(h->bytes, f->payload - PCO_WIRE_HEADER, size);
-  h->frame = *f;
-  h->frame.payload = h->bytes + PCO_WIRE_HEADER;
-  f->header.n_fds = 0;
-  s->held = h;
-  return 0;
-}
-
-/* Answers the SPAWN with an error, and takes no chances with a supervisor of
- * which half a step is not known. */
-static void fail_place(pco_agent *a, pco_sup *s, int error) {
-  refuse_spawn(a, s->op, error, PCO_LIMIT_NONE,
-               error == EAGAIN
-                   ? "the sandbox has as many cgroups as it may have"
-                   : "the sandbox's keeper makes no cgroup");
-  s->final = true;
-  lose(a, s);
-}
-
-static void place(pco_agent *a, pco_sup *s, pco_frame *f,
-                  const pco_request *r) {
-  int rc = hold(s, f);
-  if (rc == 0 && a->leaves.limits && s->own_leaf == PCO_NO_LEAF) {
-    rc = s->own_leaf = pco_leaves_ask(a, s, true);
-    s->placing++;
-  }
-  if (rc >= 0 && pco_leaves_wanted(r)) {
-    rc = s->command_leaf = pco_leaves_ask(a, s, false);
-    s->placing++;
-  }
-  if (rc < 0) {
-    fail_place(a, s, -rc);
-    return;
-  }
-  s->limit_at = pco_now() + PLACE_TIME;
-  if (s->limit_at < a->commands.next_silent)
-    a->commands.next_silent = s->limit_at;
-}
-
-static const char *limit_name(uint32_t bit) {
-  return bit == PCO_KEEPER_LIMIT_MEMORY ? "memory"
-         : bit == PCO_KEEPER_LIMIT_PIDS ? "pids"
-                                        : "cpus";
-}
-
-/* Says that a limit cannot be had, the first of them. */
-static void refuse_limit(pco_agent *a, uint64_t op, uint32_t limits, int error,
-                         const char *why) {
-  char text[PCO_CGROUP_TEXT + 128];
-  uint32_t bit = limits & -limits;
-  int limit = bit == PCO_KEEPER_LIMIT_MEMORY ? PCO_LIMIT_MEMORY
-              : bit == PCO_KEEPER_LIMIT_PIDS ? PCO_LIMIT_PIDS
-                                             : PCO_LIMIT_CPUS;
-  if (error == EOPNOTSUPP)
-    snprintf(text, sizeof text,
-             "this sandbox cannot do 'limits.%s' for a command: it runs plain "
-             "processes; use bwrap",
-             limit_name(bit));
-  else
-    snprintf(text, sizeof text, "'limits.%s' of a command needs a cgroup: %s",
-             limit_name(bit), why);
-  refuse_spawn(a, op, error, limit, text);
-}
-
-/* Without a keeper there are no cgroups. */
-static void refuse_without_keeper(pco_agent *a, uint64_t op, uint32_t limits) {
-  refuse_limit(a, op, limits, a->leaves.may_emulate ? ENODEV : EOPNOTSUPP,
-               "none can be made here");
-}
-
-/* Passes a leaf on to its supervisor: first what to enter, then the counters,
- * of which the agent keeps one. */
-static int pass_leaf(pco_agent *a, pco_sup *s, bool own,
-                     const pco_cgroup_answer *answer, const int *fds,
-                     unsigned n_fds) {
-  unsigned n = answer->n_procs;
-  pco_counter *kills = own ? &s->own_kills : &s->command_kills;
-  if (n < n_fds && answer->counters & PCO_KEEPER_LIMIT_MEMORY)
-    kills->fd = fcntl(fds[n], F_DUPFD_CLOEXEC, 3);
-  for (int i = 0; i < 2; i++) {
-    const int *mine = i == 0 ? fds : fds + n;
-    unsigned count = i == 0 ? n : n_fds - n;
-    if (count == 0)
-      continue;
-    pco_wire_begin(&a->buf, i == 0 ? PCO_SUP_LEAF : PCO_SUP_COUNTERS, 0, s->op);
-    pco_wire_number(&a->buf, PCO_TAG_FLAGS, own);
-    pco_wire_bytes(&a->buf, PCO_TAG_DATA, answer, sizeof *answer);
-    pco_wire_end(&a->buf, (uint8_t)count);
-    int rc = pco_channel_send_fds(&s->chan, &a->buf, mine, count);
-    for (unsigned j = n; i == 0 && rc != 0 && j < n_fds; j++)
-      close(fds[j]);
-    if (rc != 0)
-      return rc;
-  }
-  flush(a, s);
-  return 0;
-}
-
-/* A command's leaf in which not all that is required holds is none. */
-static bool is_good_leaf(const pco_agent *a, pco_held *h, bool own,
-                         const pco_cgroup_answer *answer) {
-  pco_request r;
-  uint32_t required = a->leaves.limits;
-  if (!own && pco_request_parse(&h->frame, &r) == 0)
-    required = pco_leaves_required(&a->leaves, &r);
-  h->refused |= required & ~answer->limits;
-  if (h->refused) {
-    h->error = own ? EAGAIN : (int)answer->error;
-    snprintf(h->text, sizeof h->text, "%s", answer->text);
-  }
-  return h->refused == 0 && answer->n_procs > 0;
-}
-
-/* True if it may work a little later. */
-static bool is_shortage(int error) {
-  return error == EBUSY || error == EAGAIN || error == ENOMEM ||
-         error == EMFILE || error == ENFILE;
-}
-
-/* Every answer is there. */
-static void placed(pco_agent *a, pco_sup *s) {
-  pco_held *h = s->held;
-  pco_request r;
-  s->held = NULL;
-  if (h->refused && is_shortage(h->error))
-    refuse_spawn(a, s->op, EAGAIN, PCO_LIMIT_NONE, "no cgroup can be made now");
-  else if (h->refused)
-    refuse_limit(a, s->op, h->refused, ENODEV, h->text);
-  if (!h->refused && pco_request_parse(&h->frame, &r) == 0) {
-    start(a, s, &h->frame, &r);
-  } else if (a->leaves.limits & ~s->in) {
-    s->final = true;
-    lose(a, s);
-  } else {
-    on_idle(a, s);
-  }
-  pco_frame_close_fds(&h->frame);
-  free(h);
-}
-
-void pco_commands_placed(pco_agent *a, pco_sup *s, bool own,
-                         const pco_cgroup_answer *answer, const int *fds,
-                         unsigned n_fds) {
-  int rc = 0;
-  if (is_good_leaf(a, s->held, own, answer))
-    rc = pass_leaf(a, s, own, answer, fds, n_fds);
-  else
-    while (n_fds > 0)
-      close(fds[--n_fds]);
-  if (own)
-    s->in = answer->limits;
-  if (rc != 0)
-    fail_place(a, s, -rc);
-  else if (--s->placing == 0)
-    placed(a, s);
+    pco_commands_flush(a, s);
 }
 
 void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
@@ -675,7 +500,7 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   bool has_keeper = a->leaves.keeper.fd >= 0;
   if (wanted && !has_keeper && pco_leaves_required(&a->leaves, r)) {
     pco_frame_close_fds(f);
-    refuse_without_keeper(a, r->op, pco_leaves_required(&a->leaves, r));
+    pco_places_refuse(a, r->op, pco_leaves_required(&a->leaves, r));
     return;
   }
   int rc = 0;
@@ -685,7 +510,7 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
     rc = create(a, &s);
   if (rc != 0) {
     pco_frame_close_fds(f);
-    refuse_spawn(a, f->header.op, -rc, PCO_LIMIT_NONE, NULL);
+    pco_commands_refuse(a, f->header.op, -rc, PCO_LIMIT_NONE, NULL);
     return;
   }
   s->op = f->header.op;
@@ -695,9 +520,9 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   c->n_busy++;
   if ((a->leaves.limits && s->own_leaf == PCO_NO_LEAF) ||
       (wanted && has_keeper))
-    place(a, s, f, r);
+    pco_places_begin(a, s, f, r);
   else
-    start(a, s, f, r);
+    pco_commands_start(a, s, f, r);
   pco_frame_close_fds(f);
 }
 
@@ -714,7 +539,7 @@ static bool pass_on(pco_agent *a, pco_sup *s, const pco_frame *f,
   if (s->n_pending == PCO_MAX_PENDING || pco_channel_relay(&s->chan, f) != 0)
     return false;
   s->pending[s->n_pending++] = (pco_pending){f->header.op, type};
-  flush(a, s);
+  pco_commands_flush(a, s);
   return true;
 }
 
@@ -743,7 +568,7 @@ void pco_commands_kill(pco_agent *a, const pco_frame *f, const pco_request *r) {
   if (s->held && s->n_pending < PCO_MAX_PENDING) {
     /* it has not started, and will not */
     s->pending[s->n_pending++] = (pco_pending){r->op, PCO_WIRE_KILL};
-    lose(a, s);
+    pco_commands_lose(a, s);
     return;
   }
   if (!pass_on(a, s, f, PCO_WIRE_KILL)) {
@@ -764,7 +589,7 @@ static bool kill_one(pco_agent *a, pco_sup *s, uint64_t op) {
   if (pco_wire_end(&a->buf, 0) != 0 || pco_channel_send(&s->chan, &a->buf) != 0)
     return false;
   s->pending[s->n_pending++] = (pco_pending){op, PCO_WIRE_KILL_ALL};
-  flush(a, s);
+  pco_commands_flush(a, s);
   wake(s);
   expect(a, &s->answer_at, 0);
   return true;
@@ -786,7 +611,7 @@ void pco_commands_kill_all(pco_agent *a, uint64_t op) {
     if (kill_one(a, s, op))
       k->waiting++;
     else
-      lose(a, s); /* it does not take requests any more */
+      pco_commands_lose(a, s); /* it does not take requests any more */
   }
   kill_all_step(a, op);
 }
@@ -814,12 +639,12 @@ static void lose_silent(pco_agent *a, int64_t now) {
   c->next_silent = PCO_NEVER;
   for (pco_sup *s = c->live, *next; s; s = next) {
     next = s->next;
-    if (s->held && s->limit_at < a->leaves.heard + PLACE_TIME)
-      s->limit_at = a->leaves.heard + PLACE_TIME; /* it is only its turn */
+    if (s->held && s->limit_at < a->leaves.heard + PCO_PLACE_TIME)
+      s->limit_at = a->leaves.heard + PCO_PLACE_TIME; /* it is only its turn */
     int64_t at = s->limit_at < s->answer_at ? s->limit_at : s->answer_at;
     if (at <= now) {
       s->overdue = s->started && s->limit_at <= now;
-      lose(a, s);
+      pco_commands_lose(a, s);
     } else if (at < c->next_silent)
       c->next_silent = at;
   }
@@ -829,7 +654,7 @@ static void retry_flush(pco_agent *a) {
   a->commands.retry_flush = false;
   for (pco_sup *s = a->commands.live; s; s = s->next)
     if (pco_channel_queued(&s->chan) > 0)
-      flush(a, s);
+      pco_commands_flush(a, s);
 }
 
 void pco_commands_tick(pco_agent *a) {

@@ -105,12 +105,6 @@ void pco_commands_kill(struct pco_agent *a, const pco_frame *f,
                        const pco_request *r);
 void pco_commands_kill_all(struct pco_agent *a, uint64_t op);
 
-/* The keeper's answer for a supervisor that waits for it; the descriptors
- * become ours. */
-void pco_commands_placed(struct pco_agent *a, pco_sup *s, bool own,
-                         const pco_cgroup_answer *answer, const int *fds,
-                         unsigned n_fds);
-
 /* How many commands have a living process. */
 size_t pco_commands_count(const pco_commands *c);
 /* When pco_commands_tick() has something to do, or PCO_NEVER. */
@@ -120,5 +114,19 @@ void pco_commands_tick(struct pco_agent *a);
 
 /* Kills every process below the agent, supervisors included. */
 void pco_commands_end(struct pco_agent *a);
+
+/* ---- for places.c: steps in the life of a supervisor --------------------- */
+
+/* The ERROR of a SPAWN; `limit` is PCO_LIMIT_NONE, or why. */
+void pco_commands_refuse(struct pco_agent *a, uint64_t op, int error, int limit,
+                         const char *message);
+/* It is where it is to be: passes the SPAWN on. */
+void pco_commands_start(struct pco_agent *a, pco_sup *s, pco_frame *f,
+                        const pco_request *r);
+void pco_commands_flush(struct pco_agent *a, pco_sup *s);
+/* It has no command any more. */
+void pco_commands_idle(struct pco_agent *a, pco_sup *s);
+/* It is dead, or taken for dead. */
+void pco_commands_lose(struct pco_agent *a, pco_sup *s);
 
 #endif /* PCO_COMMANDS_H */

@@ -6,6 +6,7 @@
 
 #include "agent.h"
 #include "clock.h"
+#include "places.h"
 
 #include <errno.h>
 #include <string.h>
@@ -213,7 +214,7 @@ static bool on_answer(pco_agent *a) {
   pco_sup *s = good ? asker(&a->leaves, &answer, &own) : NULL;
   if (s) {
     answer.text[sizeof answer.text - 1] = 0;
-    pco_commands_placed(a, s, own, &answer, fds, n);
+    pco_places_answer(a, s, own, &answer, fds, n);
     return true;
   }
   while (n > 0)

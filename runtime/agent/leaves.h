@@ -4,7 +4,7 @@
  *
  * Nothing waits here: questions go in line, of which PCO_LEAVES_AHEAD are on
  * their way (the keeper stops listening to who does not take its answers), and
- * an answer comes in a later turn (pco_commands_placed).  A leaf is named by a
+ * an answer comes in a later turn (pco_places_answer).  A leaf is named by a
  * number that the agent chooses; an answer whose leaf was given back meanwhile
  * is thrown away.
  */

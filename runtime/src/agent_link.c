@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "rights.h"
+
 #define BUCKETS        64u
 #define READ_CHUNK     (64u * 1024)
 #define READ_BUDGET    (1024u * 1024) /* bytes a turn */
@@ -239,20 +241,8 @@ static ssize_t send_some(pco__link *link, out_frame *f) {
   struct iovec iov = {.iov_base = f->data + f->sent,
                       .iov_len = f->len - f->sent};
   struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-  union {
-    char space[CMSG_SPACE(sizeof(int) * PCO_WIRE_MAX_FDS)];
-    struct cmsghdr align;
-  } control;
-  if (f->n_fds && f->sent == 0) {
-    memset(&control, 0, sizeof control);
-    msg.msg_control = control.space;
-    msg.msg_controllen = CMSG_SPACE(sizeof(int) * f->n_fds);
-    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int) * f->n_fds);
-    memcpy(CMSG_DATA(c), f->fds, sizeof(int) * f->n_fds);
-  }
+  pco_rights room;
+  pco_rights_put(&msg, &room, f->fds, f->sent == 0 ? f->n_fds : 0);
   return sendmsg(link->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

@@ -8,11 +8,10 @@
  *   listener NAME PATH
  */
 #include "attack.h"
+#include "local_address.h"
 
 #include <netinet/in.h>
-#include <stddef.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* Listens on a port of the kernel's choice, of all addresses. */
@@ -29,13 +28,8 @@ static unsigned internet(int family) {
 }
 
 static void local(const char *name, bool abstract) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  size_t len = strlen(name);
-  if (len + 1 >= sizeof address.sun_path)
-    exit(ATTACK_BROKEN);
-  memcpy(address.sun_path + abstract, name, len);
-  socklen_t size =
-      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + 1);
+  struct sockaddr_un address;
+  socklen_t size = local_address(&address, name, abstract);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) < 0 ||
       listen(fd, 8) < 0)

@@ -7,12 +7,11 @@
  *   reach path PATH
  */
 #include "attack.h"
+#include "local_address.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
-#include <stddef.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* Any of these means that nobody was there. */
@@ -56,13 +55,9 @@ static void internet(const char *host, const char *port) {
 }
 
 static void local(const char *name, bool abstract) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  size_t len = strlen(name);
-  if (len + 1 >= sizeof address.sun_path)
-    exit(ATTACK_BROKEN);
-  memcpy(address.sun_path + abstract, name, len);
-  try(name, (struct sockaddr *)&address,
-      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + 1));
+  struct sockaddr_un address;
+  socklen_t size = local_address(&address, name, abstract);
+  try(name, (struct sockaddr *)&address, size);
 }
 
 int main(int argc, char **argv) {

@@ -25,23 +25,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "tap.h"
+
 int bwrap_filters(const char *weaken, int out[BWRAP_N_FILTERS], pco_error *err);
-
-#define REQUIRE(x)                                                             \
-  do {                                                                         \
-    if (!(x)) {                                                                \
-      printf("Bail out! %s:%d: %s\n", __FILE__, __LINE__, #x);                 \
-      fflush(stdout);                                                          \
-      abort();                                                                 \
-    }                                                                          \
-  } while (0)
-
-static int failed, count;
-
-static void ok(bool good, const char *text) {
-  printf("%sok %d - %s\n", good ? "" : "not ", ++count, text);
-  failed += !good;
-}
 
 #define MAX_NUMBER 1024 /* of a system call */
 
@@ -243,9 +229,9 @@ static void test_numbers(const filter *f) {
   bool all = true;
   for (int number = 0; number < MAX_NUMBER; number++)
     all = is_right(f, number, nothing) && all;
-  ok(all, "every number gets what the lists say");
+  check(all, "every number gets what the lists say");
   all = is_right(f, -1, nothing);
-  ok(all, "number -1 is ENOSYS");
+  check(all, "number -1 is ENOSYS");
 }
 
 static void test_architectures(const filter *f) {
@@ -254,13 +240,13 @@ static void test_architectures(const filter *f) {
     struct seccomp_data data = {.nr = number, .arch = FOREIGN};
     all = all && decide(f, &data) == SECCOMP_RET_KILL_PROCESS;
   }
-  ok(all, "a foreign architecture is killed, whatever the number");
+  check(all, "a foreign architecture is killed, whatever the number");
 #ifdef __x86_64__
   for (int number = 0; number < MAX_NUMBER; number++) {
     struct seccomp_data data = {.nr = number | 0x40000000, .arch = NATIVE};
     all = all && decide(f, &data) == SECCOMP_RET_KILL_PROCESS;
   }
-  ok(all, "and x32");
+  check(all, "and x32");
 #endif
 }
 
@@ -272,14 +258,14 @@ static void test_lists(void) {
            !is_in(refused, COUNT(refused), allowed[i]);
   for (size_t i = 0; i < COUNT(refused); i++)
     once = once && !is_in(refused + i + 1, COUNT(refused) - i - 1, refused[i]);
-  ok(once, "no name is there twice");
+  check(once, "no name is there twice");
   /* A name that was misspelt would be passed over. */
   for (size_t i = 0; i < COUNT(refused); i++)
     if (seccomp_syscall_resolve_name(refused[i]) == __NR_SCMP_ERROR) {
       printf("# libseccomp does not know %s\n", refused[i]);
       known = known && strcmp(refused[i], "open_tree_attr") == 0;
     }
-  ok(known, "what is refused by name is known, but for the newest");
+  check(known, "what is refused by name is known, but for the newest");
 }
 
 /* ---- a great many arguments --------------------------------------------- */
@@ -339,7 +325,7 @@ static void test_arguments(const filter *f) {
     }
     char text[80];
     snprintf(text, sizeof text, "arguments of %s", looked_at[i]);
-    ok(all, text);
+    check(all, text);
   }
 }
 
@@ -397,20 +383,21 @@ static void test_weaker(const filter *strict) {
   for (size_t i = 0; i < COUNT(weaker); i++) {
     char text[80];
     snprintf(text, sizeof text, "weakened by '%s', only that", weaker[i].name);
-    ok(changes_just(strict, &weaker[i]), text);
+    check(changes_just(strict, &weaker[i]), text);
   }
   filter *f = get("arch");
   struct seccomp_data data = {.nr = 1, .arch = FOREIGN};
-  ok(decide(f, &data) == SECCOMP_RET_ALLOW, "weakened by 'arch'");
+  check(decide(f, &data) == SECCOMP_RET_ALLOW, "weakened by 'arch'");
   free(f);
   f = get("default");
   data = (struct seccomp_data){.nr = 600, .arch = NATIVE};
-  ok(decide(f, &data) == SECCOMP_RET_ALLOW, "weakened by 'default'");
+  check(decide(f, &data) == SECCOMP_RET_ALLOW, "weakened by 'default'");
   data.nr = SYS_ptrace;
-  ok(decide(f, &data) == refusal(EPERM), "which keeps what is refused by name");
+  check(decide(f, &data) == refusal(EPERM),
+        "which keeps what is refused by name");
   free(f);
   f = get("ptrac,trace,ptrace2,");
-  ok(decide(f, &data) == refusal(EPERM), "a part of a name is not the name");
+  check(decide(f, &data) == refusal(EPERM), "a part of a name is not the name");
   free(f);
 }
 
@@ -429,17 +416,18 @@ static void test_descriptors(void) {
   char room[200];
   pco_error err = pco_error_in(room, sizeof room);
   REQUIRE(shipped_filters(NULL, first, &err) == 0);
-  ok(is_sealed(first[0]) && is_sealed(first[1]), "sealed, and not inherited");
-  ok(shipped_filters(NULL, second, &err) == 0 && first[0] == second[0] &&
-         first[1] == second[1],
-     "the second time the same");
-  ok(shipped_filters("ioctl", second, &err) == UV_EINVAL && err.message,
-     "what is shipped cannot be weakened");
-  ok(bwrap_filters("ioctl", first, &err) == 0 &&
-         bwrap_filters("ioctl", second, &err) == 0 && first[0] == second[0],
-     "a weak one is made once as well");
-  ok(bwrap_filters("socket", second, &err) == 0 && first[0] != second[0],
-     "and another for another name");
+  check(is_sealed(first[0]) && is_sealed(first[1]),
+        "sealed, and not inherited");
+  check(shipped_filters(NULL, second, &err) == 0 && first[0] == second[0] &&
+            first[1] == second[1],
+        "the second time the same");
+  check(shipped_filters("ioctl", second, &err) == UV_EINVAL && err.message,
+        "what is shipped cannot be weakened");
+  check(bwrap_filters("ioctl", first, &err) == 0 &&
+            bwrap_filters("ioctl", second, &err) == 0 && first[0] == second[0],
+        "a weak one is made once as well");
+  check(bwrap_filters("socket", second, &err) == 0 && first[0] != second[0],
+        "and another for another name");
 }
 
 /* ---- the kernel --------------------------------------------------------- */
@@ -523,7 +511,7 @@ static void test_kernel(const filter *f) {
     char text[80];
     snprintf(text, sizeof text, "%s: %d, %d without", a->text, a->with,
              a->without);
-    ok(good, text);
+    check(good, text);
   }
 }
 
@@ -539,6 +527,5 @@ int main(void) {
   test_weaker(f);
   test_kernel(f);
   free(f);
-  printf("1..%d\n", count);
-  return failed != 0;
+  return tap_end();
 }

@@ -201,20 +201,15 @@ static void test_fork(void) {
   lua_close(L);
 }
 
+static void tests(const char *name) {
+  backend = name;
+  test_manners();
+  test_ignored_children();
+  test_close();
+  test_fork();
+}
+
 int main(int argc, char **argv) {
-  static const char *const names[] = {"local", "bwrap"};
   (void)argc;
-  lua_host_begin(argv[0]);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    backend = names[i];
-    if (!lua_host_has(backend)) {
-      lua_host_skip(backend, "a host that lives on");
-      continue;
-    }
-    test_manners();
-    test_ignored_children();
-    test_close();
-    test_fork();
-  }
-  return lua_host_end();
+  return lua_host_each(argv[0], "a host that lives on", tests);
 }

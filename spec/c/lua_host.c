@@ -66,3 +66,15 @@ bool lua_host_has(const char *backend) {
   lua_close(L);
   return has;
 }
+
+int lua_host_each(const char *argv0, const char *what,
+                  void (*tests)(const char *backend)) {
+  static const char *const names[] = {"local", "bwrap"};
+  lua_host_begin(argv0);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (lua_host_has(names[i]))
+      tests(names[i]);
+    else
+      lua_host_skip(names[i], what);
+  return lua_host_end();
+}

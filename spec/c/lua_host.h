@@ -25,6 +25,11 @@ lua_State *lua_host_new(const char *backend);
 /* Runs code; prints what it raises.  [the state's thread] */
 bool lua_host_run(lua_State *L, const char *code);
 
+/* Runs the tests on one backend after the other, those that can work here;
+ * `what` is what is skipped on the others.  Gives the exit code.  [main] */
+int lua_host_each(const char *argv0, const char *what,
+                  void (*tests)(const char *backend));
+
 /* Says whether the backend can work on this machine: it told itself that it
  * cannot, if not; every other trouble is for the tests to find.  [main] */
 bool lua_host_has(const char *backend);

@@ -128,19 +128,14 @@ static void test_short_thread(void) {
     lua_close(w.L);
 }
 
+static void tests(const char *name) {
+  backend = name;
+  test_exit_codes();
+  test_pipes();
+  test_short_thread();
+}
+
 int main(int argc, char **argv) {
-  static const char *const names[] = {"local", "bwrap"};
   (void)argc;
-  lua_host_begin(argv[0]);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    backend = names[i];
-    if (!lua_host_has(backend)) {
-      lua_host_skip(backend, "a host with many threads");
-      continue;
-    }
-    test_exit_codes();
-    test_pipes();
-    test_short_thread();
-  }
-  return lua_host_end();
+  return lua_host_each(argv[0], "a host with many threads", tests);
 }

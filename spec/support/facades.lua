@@ -93,6 +93,12 @@ function facades.on_each(it, name, fn, options)
   facades.everywhere(it, name, in_sandbox(fn, options))
 end
 
+-- Declares a test for each facade of what only one backend does: fn gets the
+-- facade, and opens what it needs.
+function facades.with(it, backend, name, fn)
+  declare(it, backends[backend], facades.list, name, fn)
+end
+
 -- The same for what only tasks can do.
 function facades.in_task(it, name, fn, options)
   for _, backend in ipairs(backends.real) do

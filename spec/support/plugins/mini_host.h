@@ -16,31 +16,9 @@
 
 #include "portico/plugin.h"
 #include "portico/plugin_util.h"
+#include "tap.h"
 
 #define MINI __attribute__((unused)) static
-
-#define REQUIRE(x)                                                             \
-  do {                                                                         \
-    if (!(x)) {                                                                \
-      printf("Bail out! %s:%d: %s\n", __FILE__, __LINE__, #x);                 \
-      fflush(stdout);                                                          \
-      abort();                                                                 \
-    }                                                                          \
-  } while (0)
-
-/* ---- TAP ---------------------------------------------------------------- */
-
-static int tap_count, tap_failed;
-
-MINI void check(bool ok, const char *what) {
-  printf("%sok %d - %s\n", ok ? "" : "not ", ++tap_count, what);
-  tap_failed += !ok;
-}
-
-MINI int tap_end(void) {
-  printf("1..%d\n", tap_count);
-  return tap_failed != 0;
-}
 
 /* ---- ops ---------------------------------------------------------------- */
 
