@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../common/fail.h"
 #include "bwrap.h"
 
 /* What a keeper needs at most after the grace: see its own deadlines. */
@@ -51,7 +53,7 @@ static void on_control(uv_poll_t *h, int status, int events) {
   if (status < 0)
     k->over = true;
   if (k->over)
-    uv_poll_stop(&k->poll);
+    uv_poll_stop(k->poll);
   if (heard || k->over)
     k->on_report(k);
 }
@@ -87,6 +89,26 @@ static void take_back(bwrap_keeper *k) {
   close(k->pidfd);
 }
 
+static void free_poll(uv_handle_t *h) {
+  free(h);
+}
+
+static int listen_to(bwrap_keeper *k) {
+  uv_poll_t *poll = calloc(1, sizeof *poll);
+  int rc =
+      poll ? uv_poll_init(k->backend->host->loop, poll, k->control) : UV_ENOMEM;
+  if (rc < 0) {
+    free(poll);
+    return rc;
+  }
+  poll->data = k;
+  k->poll = poll;
+  rc = uv_poll_start(poll, UV_READABLE, on_control);
+  if (rc < 0)
+    uv_close((uv_handle_t *)poll, free_poll);
+  return rc;
+}
+
 int bwrap_keeper_start(bwrap_keeper *k, pco_backend *b, int words,
                        const int32_t *fds, size_t n_fds,
                        void (*on_report)(bwrap_keeper *k), pco_error *err) {
@@ -100,15 +122,16 @@ int bwrap_keeper_start(bwrap_keeper *k, pco_backend *b, int words,
   int rc = spawn(k, pair[1], words, fds, n_fds, err);
   close(pair[1]);
   if (rc == 0) {
-    k->poll.data = k;
-    rc = uv_poll_init(b->host->loop, &k->poll, k->control);
-    if (rc < 0)
+    rc = listen_to(k);
+    if (rc < 0) {
+      plugin_fail(err, rc, "cannot watch the sandbox's keeper: %s%s",
+                  uv_strerror(rc),
+                  rc == UV_ENOSPC ? " (fs.epoll.max_user_watches)" : "");
       take_back(k);
+    }
   }
   if (rc < 0)
     close(k->control);
-  else
-    uv_poll_start(&k->poll, UV_READABLE, on_control);
   return rc;
 }
 
@@ -116,6 +139,7 @@ int bwrap_keeper_start(bwrap_keeper *k, pco_backend *b, int words,
 
 static void on_closed(uv_handle_t *h) {
   bwrap_keeper *k = h->data;
+  free(h);
   close(k->control);
   close(k->pidfd);
   k->on_ended(k);
@@ -164,7 +188,7 @@ static void on_gone(plugin_wait *w, bool ended) {
     return;
   }
   k->hangs = !ended;
-  uv_close((uv_handle_t *)&k->poll, on_closed);
+  uv_close((uv_handle_t *)k->poll, on_closed);
 }
 
 void bwrap_keeper_order_end(int control, uint32_t grace_ms) {
@@ -179,7 +203,7 @@ void bwrap_keeper_end(bwrap_keeper *k, uint32_t grace_ms,
     return;
   }
   k->on_ended = on_ended;
-  uv_poll_stop(&k->poll);
+  uv_poll_stop(k->poll);
   bwrap_keeper_order_end(k->control, grace_ms);
   plugin_wait_start(&k->wait, k->backend->host->loop, k->pidfd,
                     grace_ms + END_MS, on_gone);

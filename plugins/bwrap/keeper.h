@@ -21,7 +21,7 @@ struct bwrap_keeper {
   struct pco_backend *backend;
   int pidfd;
   int control;
-  uv_poll_t poll;
+  uv_poll_t *poll; /* on control; owned */
   plugin_wait wait;
   bool started; /* STARTED came: */
   pco_keeper_report start;

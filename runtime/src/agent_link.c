@@ -84,7 +84,10 @@ static void set_events(pco__link *link, int events) {
   if (link->fd < 0 || link->events == events)
     return;
   link->events = events;
-  uv_poll_start(link->poll, events, on_poll);
+  int rc = uv_poll_start(link->poll, events, on_poll);
+  if (rc < 0)
+    link_fail(link, pco__error_new(PCO_ECONN, PCO_SOURCE_HOST, NULL,
+                                   "watching the agent: %s", uv_strerror(rc)));
 }
 
 /* ---- requests ------------------------------------------------------------ */

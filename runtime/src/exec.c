@@ -21,12 +21,23 @@ static void ask_input(pco__exec *e) {
   pco__op_notify(&e->op);
 }
 
-/* All given bytes are gone, or the command reads no more: an early end of its
- * reading is normal (head) and no error of the exec. */
+/* An early end of the command's reading is normal (head) and no error of the
+ * exec; that the rest could not be sent is one. */
+static void note_failed_input(pco__exec *e, pco__process *p, pco__error *err) {
+  if (err->code == UV_EPIPE || p->has_exit || p->error || e->input_error)
+    pco__error_free(err);
+  else
+    e->input_error = err;
+}
+
+/* All given bytes are gone, or no more of them can go. */
 static void on_input_done(pco__process *p, pco__error *err) {
   pco__exec *e = p->exec;
   bool failed = err != NULL;
-  pco__error_free(err);
+  if (failed && e)
+    note_failed_input(e, p, err);
+  else
+    pco__error_free(err);
   if (!e)
     return;
   free(e->given);
@@ -152,6 +163,9 @@ pco__error *pco__result_error(const pco__result *r, const pco__process *p,
     return pco__error_new(PCO_ETIMEDOUT, PCO_SOURCE_HOST, about,
                           "%s did not end within %g s and was killed", about,
                           (double)p->timeout / 1e9);
+  pco__error *loss = pco__process_loss(p);
+  if (loss)
+    return loss;
   if (!check || (x->code == 0 && !x->signal))
     return NULL;
   if (x->oom || x->reason == PCO_REASON_OOM)
@@ -166,6 +180,12 @@ pco__error *pco__result_error(const pco__result *r, const pco__process *p,
                         "the command exited with code %d", x->code);
 }
 
+static pco__error *take_input_error(pco__exec *e) {
+  pco__error *err = e->input_error;
+  e->input_error = NULL;
+  return err;
+}
+
 static pco__error *outcome(pco__exec *e, pco__process *p) {
   if (p->error)
     return pco__process_error(p);
@@ -174,7 +194,8 @@ static pco__error *outcome(pco__exec *e, pco__process *p) {
   /* A result that came before the cancellation took hold is the result. */
   if (e->op.cancel_code && p->exit.reason == PCO_REASON_KILLED)
     return pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL);
-  return pco__result_error(e->result, p, e->opts.check);
+  pco__error *err = pco__result_error(e->result, p, e->opts.check);
+  return err ? err : take_input_error(e);
 }
 
 void pco__exec_ended(pco__exec *e) {
@@ -218,6 +239,7 @@ static void exec_destroy(pco__op *op) {
   pco__exec *e = exec_of(op);
   pco__process_unref(e->process);
   pco__result_unref(e->result);
+  pco__error_free(e->input_error);
   pco__sandbox_unref(e->sandbox);
   free(e->given);
   if (e->chunks.last)

@@ -21,9 +21,10 @@ typedef struct pco__exec {
   pco__result *result;   /* a reference; set at completion, if there is one */
   const char *input;     /* in the op's arena, or NULL */
   size_t input_len;
-  bool output_only;  /* sandbox:output */
-  bool wants_chunks; /* on_output or tee */
-  bool asks_input;   /* input is a function */
+  pco__error *input_error; /* owned; why not all of it was sent, or NULL */
+  bool output_only;        /* sandbox:output */
+  bool wants_chunks;       /* on_output or tee */
+  bool asks_input;         /* input is a function */
   /* under loop->lock */
   pco__chunks chunks; /* for the caller */
   bool input_wanted;

@@ -196,9 +196,11 @@ bool pco__sink_push(const pco_host *host, pco_sink *sink, const void *data,
 
 void pco__sink_eof(const pco_host *host, pco_sink *sink, int status) {
   (void)host;
-  (void)status;
   pco__stream *s = (pco__stream *)(void *)sink;
-  pco__stream_close(s, false);
+  if (status < 0)
+    pco__stream_lose(s, status);
+  else
+    pco__stream_close(s, false);
   pco__process_update(s->process);
 }
 
@@ -225,6 +227,19 @@ bool pco__process_ended(const pco__process *p) {
 
 pco__error *pco__process_error(const pco__process *p) {
   return p->error ? pco__error_copy(p->error) : NULL;
+}
+
+static int lost_output(const pco__process *p) {
+  return p->streams[0].lost ? p->streams[0].lost : p->streams[1].lost;
+}
+
+pco__error *pco__process_loss(const pco__process *p) {
+  int rc = lost_output(p);
+  return rc ? pco__error_new(rc, PCO_SOURCE_HOST, p->argv[0],
+                             "reading the command's output failed, so its end "
+                             "is missing: %s",
+                             pco__code_text(rc))
+            : NULL;
 }
 
 pco__result *pco__process_result(pco__process *p) {

@@ -200,6 +200,8 @@ bool pco__process_ended(const pco__process *p);
 pco__result *pco__process_result(pco__process *p);
 /* A fresh error of what the process is lost of, or NULL. */
 pco__error *pco__process_error(const pco__process *p);
+/* A fresh error if output is missing that could not be read, or NULL. */
+pco__error *pco__process_loss(const pco__process *p);
 
 pco__result *pco__result_ref(pco__result *r);
 void pco__result_unref(pco__result *r);

@@ -28,7 +28,7 @@ typedef struct pco__agent_process {
   uint64_t target;
   uint64_t ends_within; /* ns; 0: it has no time limit */
   int in_fd;            /* our end of stdin; -1: none */
-  uv_poll_t *in_poll;   /* NULL until the pipe was full */
+  pco__watch in_watch;  /* while the pipe is full */
 } pco__agent_process;
 
 /* A SIGNAL or KILL on its way. */
@@ -218,11 +218,15 @@ static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
   }
 }
 
+static void on_writable(pco__watch *watch, int status);
+
 /* Hands our ends to their owners. */
 static void open_ours(pco__process *p, ends *e) {
   for (int i = 1; i < 3; i++)
     if (e->ours[i] >= 0)
       pco__stream_open_fd(&p->streams[i - 1], e->ours[i]);
+  pco__watch_init(&p->agent->in_watch, p->loop, e->ours[0], UV_WRITABLE,
+                  on_writable);
   p->agent->in_fd = e->ours[0];
   p->stdin_open = e->ours[0] >= 0;
   for (int i = 0; i < 3; i++)
@@ -389,8 +393,6 @@ static void agent_kill(pco__process *p, uint64_t grace, int reason) {
 
 /* ---- stdin --------------------------------------------------------------- */
 
-static void on_writable(uv_poll_t *poll, int status, int events);
-
 /* Writes what the pipe takes: 1 when all is gone, 0 to be continued, or an
  * error. */
 static int write_some(pco__process *p) {
@@ -408,48 +410,37 @@ static int write_some(pco__process *p) {
   return 1;
 }
 
-/* Waits until the pipe takes more; 0 or an error. */
-static int watch_stdin(pco__process *p) {
-  pco__agent_process *a = p->agent;
-  if (!a->in_poll) {
-    uv_poll_t *poll = calloc(1, sizeof *poll);
-    int rc = poll ? uv_poll_init(&p->loop->uv, poll, a->in_fd) : UV_ENOMEM;
-    if (rc < 0) {
-      free(poll);
-      return rc;
-    }
-    poll->data = p;
-    a->in_poll = poll;
-  }
-  return uv_poll_start(a->in_poll, UV_WRITABLE, on_writable);
+static void input_done(pco__process *p, int rc, const char *what) {
+  pco__process_input_done(p, rc > 0 ? NULL
+                                    : pco__error_new(rc, PCO_SOURCE_HOST, NULL,
+                                                     "%s: %s", what,
+                                                     pco__code_text(rc)));
 }
 
 static void go_on(pco__process *p) {
   pco__agent_process *a = p->agent;
+  const char *what = "the process reads no more";
   int rc = a->in_fd < 0 ? UV_EPIPE : write_some(p);
   if (rc == 0) {
-    rc = watch_stdin(p);
+    rc = pco__watch_start(&a->in_watch);
     if (rc == 0)
       return;
+    what = "waiting for the process to read";
   }
-  if (a->in_poll)
-    uv_poll_stop(a->in_poll);
-  pco__process_input_done(
-      p, rc > 0 ? NULL
-                : pco__error_new(rc, PCO_SOURCE_HOST, NULL,
-                                 "the process reads no more: %s",
-                                 pco__code_text(rc)));
+  pco__watch_stop(&a->in_watch);
+  input_done(p, rc, what);
 }
 
-static void on_writable(uv_poll_t *poll, int status, int events) {
-  pco__process *p = (pco__process *)poll->data;
+/* Whatever the status is, the next write says it better. */
+static void on_writable(pco__watch *watch, int status) {
+  pco__agent_process *a = PCO_CONTAINER(watch, pco__agent_process, in_watch);
+  pco__process *p = a->process;
   (void)status;
-  (void)events;
   pco__process_ref(p);
   if (p->input.busy)
     go_on(p);
   else
-    uv_poll_stop(poll);
+    pco__watch_stop(watch);
   pco__process_unref(p);
 }
 
@@ -457,9 +448,7 @@ static void agent_close_stdin(pco__process *p) {
   pco__agent_process *a = p->agent;
   if (a->in_fd < 0)
     return;
-  if (a->in_poll)
-    uv_close((uv_handle_t *)a->in_poll, pco__free_handle);
-  a->in_poll = NULL;
+  pco__watch_close(&a->in_watch);
   close(a->in_fd);
   a->in_fd = -1;
 }

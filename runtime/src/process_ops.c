@@ -124,7 +124,8 @@ void pco__op_fed(pco__op *op, pco__process *p) {
   o->ended = !o->chunks.count;
   if (o->ended)
     p->reader_open = false;
-  pco__op_complete(op, o->ended ? pco__process_error(p) : NULL);
+  pco__error *err = o->ended ? pco__process_error(p) : NULL;
+  pco__op_complete(op, o->ended && !err ? pco__process_loss(p) : err);
 }
 
 static void read_cancel(pco__op *op) {

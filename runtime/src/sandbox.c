@@ -415,7 +415,9 @@ static void on_created(pco_op *op, pco__error *err) {
   if (c->agent_fd >= 0)
     close(c->agent_fd);
   if (rc < 0)
-    err = pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL);
+    err = pco__error_new(rc, PCO_SOURCE_HOST, NULL,
+                         "cannot watch the agent's stream: %s",
+                         pco__code_text(rc));
   if (err) {
     fail_create(sb, err);
   } else if (!sb->link) {

@@ -2,7 +2,7 @@
 /*
  * Output streams; see stream.h.
  *
- * A pipe is read by our own read() under a uv_poll_t, so that the bytes that
+ * A pipe is read by our own read() under a watch, so that the bytes that
  * lie in it can be counted and taken at any moment, and so that nothing is read
  * ahead of what the owner wants.
  */
@@ -29,9 +29,7 @@ void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index) {
 static void close_fd(pco__stream *s) {
   if (s->fd < 0)
     return;
-  if (s->poll)
-    uv_close((uv_handle_t *)s->poll, pco__free_handle);
-  s->poll = NULL;
+  pco__watch_close(&s->watch);
   close(s->fd);
   s->fd = -1;
 }
@@ -43,6 +41,12 @@ void pco__stream_close(pco__stream *s, bool held) {
   s->flowing = false;
   s->held = held;
   close_fd(s);
+}
+
+void pco__stream_lose(pco__stream *s, int error) {
+  if (s->open)
+    s->lost = error;
+  pco__stream_close(s, true);
 }
 
 /* Reads into a chunk that is handed on as it is: one copy less on the way to a
@@ -78,7 +82,10 @@ static bool read_some(pco__stream *s, size_t limit) {
     return (size_t)n == READ_SIZE;
   if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM))
     return false;
-  pco__stream_close(s, false);
+  if (n < 0)
+    pco__stream_lose(s, -errno);
+  else
+    pco__stream_close(s, false);
   return false;
 }
 
@@ -97,13 +104,12 @@ void pco__stream_pump(pco__stream *s) {
   } while (s->open && s->bytes < enough);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events) {
-  pco__stream *s = (pco__stream *)poll->data;
+static void on_readable(pco__watch *watch, int status) {
+  pco__stream *s = PCO_CONTAINER(watch, pco__stream, watch);
   pco__process *p = s->process;
-  (void)events;
   pco__process_ref(p);
   if (status < 0)
-    pco__stream_close(s, false);
+    pco__stream_lose(s, status);
   for (uint64_t start = s->bytes;
        s->open && s->flowing && s->bytes - start < TURN_BYTES;)
     if (!read_some(s, READ_SIZE))
@@ -112,25 +118,22 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
   pco__process_unref(p);
 }
 
+/* The watch begins when bytes are waited for the first time: most commands end
+ * before that. */
 void pco__stream_open_fd(pco__stream *s, int fd) {
+  pco__watch_init(&s->watch, s->process->loop, fd, UV_READABLE, on_readable);
   s->fd = fd;
   s->open = true;
 }
 
-/* The watcher is made when bytes are waited for the first time: most commands
- * end before that, and each watcher costs five system calls. */
-static int make_poll(pco__stream *s) {
-  if (s->poll)
-    return 0;
-  uv_poll_t *poll = calloc(1, sizeof *poll);
-  int rc = poll ? uv_poll_init(&s->process->loop->uv, poll, s->fd) : UV_ENOMEM;
-  if (rc < 0) {
-    free(poll);
-    return rc;
-  }
-  poll->data = s;
-  s->poll = poll;
-  return 0;
+static void flow_fd(pco__stream *s, bool on) {
+  int rc = 0;
+  if (on)
+    rc = pco__watch_start(&s->watch);
+  else
+    pco__watch_stop(&s->watch);
+  if (rc < 0)
+    pco__stream_lose(s, rc);
 }
 
 void pco__stream_flow(pco__stream *s, bool on) {
@@ -139,10 +142,6 @@ void pco__stream_flow(pco__stream *s, bool on) {
   s->flowing = on;
   if (s->flow)
     s->flow(s, on);
-  else if (!on)
-    uv_poll_stop(s->poll);
-  else if (make_poll(s) < 0)
-    pco__stream_close(s, true); /* out of memory: nobody can watch it */
   else
-    uv_poll_start(s->poll, UV_READABLE, on_poll);
+    flow_fd(s, on);
 }

@@ -8,6 +8,7 @@
 
 #include "loop.h"
 #include "portico/plugin.h"
+#include "watch.h"
 
 struct pco__process;
 
@@ -16,11 +17,12 @@ typedef struct pco__stream {
   uint8_t index;                /* PCO__STDOUT or PCO__STDERR */
   bool open;                    /* bytes may still come */
   bool flowing;
-  bool held;       /* it did not end, but was given up */
-  uint64_t bytes;  /* all that came */
-  int fd;          /* -1: not a pipe */
-  uv_poll_t *poll; /* NULL before it is waited for */
-  pco_sink *sink;  /* not a sink: NULL */
+  bool held;      /* it did not end, but was given up */
+  int lost;       /* why it could not be read to its end, an error; or 0 */
+  uint64_t bytes; /* all that came */
+  int fd;         /* -1: not a pipe */
+  pco__watch watch;
+  pco_sink *sink;                               /* not a sink: NULL */
   void (*flow)(struct pco__stream *s, bool on); /* a plugin's */
 } pco__stream;
 
@@ -34,5 +36,7 @@ void pco__stream_flow(pco__stream *s, bool on);
 void pco__stream_pump(pco__stream *s);
 /* Ends it: by its own end, or (held) because somebody holds it. */
 void pco__stream_close(pco__stream *s, bool held);
+/* Ends it before its end because of an error: what is missing is told. */
+void pco__stream_lose(pco__stream *s, int error);
 
 #endif /* PCO_STREAM_H */

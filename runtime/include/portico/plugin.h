@@ -172,8 +172,9 @@ struct pco_host {
    * signal and destroy inside it.  [loop] */
   bool (*push)(const pco_host *host, pco_sink *sink, const void *data,
                size_t len);
-  /* No more bytes, ever; status is 0 at a clean end.  Exactly once for every
-   * sink that was not released, after the last push, paused or not.  [loop] */
+  /* No more bytes, ever; status is 0 at a clean end, or a negative code: bytes
+   * are missing, and whoever reads is told.  Exactly once for every sink that
+   * was not released, after the last push, paused or not.  [loop] */
   void (*eof)(const pco_host *host, pco_sink *sink, int status);
 
   /* Runs fn(arg) once on the loop's thread, later.  Returns UV_ECANCELED, and
