@@ -352,6 +352,20 @@ function Process:wait(options)
   return core.process_wait(self, options)
 end
 
+---Waits until the unread output matches a Lua pattern (`{output = "ready"}`),
+---and returns what string.match gives; or until a TCP port is listened on
+---inside (`{port = 8080}`), and returns the port. Takes nothing: the output can
+---still be read. `^` is where the unread output begins. Raises ExitError, with
+---`result`, when the command ends before; LimitError when 1 MiB lies unread
+---and does not match.
+---@async
+---@param condition portico.Condition
+---@param options portico.CallOptions?
+---@return any ...
+function Process:wait_for(condition, options)
+  return core.process_wait_for(self, condition, options)
+end
+
 ---Returns the Result if the command has ended, or nil. Never waits.
 ---@return portico.Result? result
 function Process:poll()

@@ -8,6 +8,7 @@
 #include "agent.h"
 #include "fs.h"
 #include "identity.h"
+#include "ports.h"
 #include "users.h"
 
 #include <errno.h>
@@ -45,6 +46,18 @@ static void on_info(pco_agent *a, const pco_request *r) {
   pco_wire_number(&a->buf, PCO_TAG_VERSION, PCO_WIRE_VERSION);
   pco_wire_number(&a->buf, PCO_TAG_PID, (uint64_t)getpid());
   pco_wire_number(&a->buf, PCO_TAG_COUNT, pco_commands_count(&a->commands));
+  pco_answer(a);
+}
+
+static void on_listens(pco_agent *a, const pco_request *r) {
+  int rc = pco_port_listens((unsigned)pco_request_number(r, PCO_TAG_PORT));
+  if (rc < 0) {
+    pco_answer_error(a, r->op, -rc, NULL,
+                     "the list of open ports cannot be read");
+    return;
+  }
+  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, r->op);
+  pco_wire_number(&a->buf, PCO_TAG_COUNT, (uint64_t)rc);
   pco_answer(a);
 }
 
@@ -90,6 +103,9 @@ static void handle(pco_agent *a, pco_frame *f, const pco_request *r) {
     break;
   case PCO_WIRE_KILL:
     pco_commands_kill(a, f, r);
+    break;
+  case PCO_WIRE_LISTENS:
+    on_listens(a, r);
     break;
   case PCO_WIRE_STAT:
     pco_fs_stat(a, r);

@@ -49,6 +49,7 @@ static const rule RULES[] = {
     ONE(PCO_WIRE_KILL, PCO_TAG_TARGET, 1, UINT64_MAX),
     MAYBE(PCO_WIRE_KILL, PCO_TAG_GRACE, 0, PCO_MAX_TIME),
     MAYBE(PCO_WIRE_KILL, PCO_TAG_REASON, PCO_REASON_TIMEOUT, PCO_REASON_KILLED),
+    ONE(PCO_WIRE_LISTENS, PCO_TAG_PORT, 1, UINT16_MAX),
     FILE_OP(PCO_WIRE_STAT),
     FILE_OP(PCO_WIRE_LIST),
     FILE_OP(PCO_WIRE_READ),
@@ -64,7 +65,7 @@ static const rule RULES[] = {
     ONE(PCO_WIRE_DATA, PCO_TAG_DATA, 0, 0),
 };
 #define N_RULES (sizeof RULES / sizeof *RULES)
-_Static_assert(PCO_TAG_LIMIT_OPEN_FILES - PCO_TAG_NUMBER <
+_Static_assert(PCO_TAG_PORT - PCO_TAG_NUMBER <
                    sizeof(((pco_request *)0)->number) / sizeof(uint64_t),
                "every number has its place");
 

@@ -56,6 +56,9 @@
  *                                   that command is dead or could not be killed
  *                                   in time.  Works after EXIT too, as long as
  *                                   descendants live; else it is a quick REPLY.
+ *   LISTENS   PORT                  REPLY: COUNT, 1 if a TCP socket of the
+ *                                   sandbox's network listens on that port,
+ *                                   else 0; or ERROR
  *   STAT      PATH FLAGS            REPLY: one ENTRY
  *   LIST      PATH FLAGS            REPLY: ENTRY*, frames with MORE first
  *   READ      PATH FLAGS [OFFSET] [LENGTH]
@@ -107,6 +110,7 @@ enum {
   PCO_WIRE_SPAWN = 16,
   PCO_WIRE_SIGNAL = 17,
   PCO_WIRE_KILL = 18,
+  PCO_WIRE_LISTENS = 24,
   PCO_WIRE_STAT = 32,
   PCO_WIRE_LIST = 33,
   PCO_WIRE_READ = 34,
@@ -163,6 +167,7 @@ enum {
   PCO_TAG_LIMIT_PIDS,   /* > 0; the first process counts */
   PCO_TAG_LIMIT_CPUS,   /* 1/1000 of a processor, > 0 */
   PCO_TAG_LIMIT_OPEN_FILES, /* of each process, > 0 */
+  PCO_TAG_PORT,             /* 1 .. 65535 */
 
   PCO_TAG_ARGV = PCO_TAG_STRING + 1, /* repeated */
   PCO_TAG_ENV,                       /* repeated: "K=V", or "K" removes K */

@@ -9,6 +9,7 @@
 #include "lua_table.h"
 #include "lua_wait.h"
 #include "process_ops.h"
+#include "wait_for.h"
 
 #define DEFAULT_MAX_LINE (1024u * 1024)
 
@@ -233,6 +234,7 @@ const pco__core_function pco__process_functions[] = {
     {"process_close_stdin", process_close_stdin},
     {"process_wait", process_wait},
     {"process_poll", process_poll},
+    {"process_wait_for", pco__process_wait_for},
     {"process_signal", process_signal},
     {"process_kill", process_kill},
     {"process_close", process_close},

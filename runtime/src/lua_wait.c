@@ -26,6 +26,7 @@
 #include "lua_table.h"
 #include "lua_task.h"
 #include "sys/quiet_write.h"
+#include "wait_for.h"
 
 #define NS_PER_S         INT64_C(1000000000)
 #define ABANDON_AFTER_NS (10 * NS_PER_S) /* an interrupted call's clean-up */
@@ -374,7 +375,7 @@ static void add_partial(lua_State *L, pco__op *op) {
     r = e->result;
   } else if (cls->push == pco__spawn_class.push) {
     argv = PCO_CONTAINER(op, pco__process_op, op)->opts.argv;
-  } else if (cls->push == pco__wait_class.push) {
+  } else if (cls->push == pco__wait_class.push || pco__is_wait_for(op)) {
     pco__process_op *o = PCO_CONTAINER(op, pco__process_op, op);
     argv = o->process->argv;
     r = o->result;
@@ -467,6 +468,8 @@ static int step(lua_State *L, int status, lua_KContext context) {
     bool done = is_done(b) && !b->fresh;
     if (b->calls_back)
       serve(L, at);
+    if (b->op->cls->event)
+      b->op->cls->event(L, b->op, done);
     if (done) {
       int n = finish(L, at);
       if (n != PCO__OP_AGAIN)

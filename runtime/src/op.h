@@ -47,6 +47,10 @@ typedef struct pco__op_class {
    * number, or PCO__OP_AGAIN: what came is not enough, make another. [caller]
    */
   int (*push)(struct lua_State *L, pco__op *op);
+  /* Looks at what the op has for its caller, after each pco__op_notify and once
+   * more when it has completed, before push: it may then change op->error.
+   * Must not raise.  Optional.  [caller] */
+  void (*event)(struct lua_State *L, pco__op *op, bool completed);
   /* Makes another op like this one; NULL without memory.  For classes whose
    * push may say PCO__OP_AGAIN.  [caller] */
   pco__op *(*again)(const pco__op *op);

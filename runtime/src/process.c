@@ -8,6 +8,7 @@
 #include "exec.h"
 #include "process_ops.h"
 #include "sink.h"
+#include "wait_for.h"
 
 /* Long enough for a short command to end, short enough that nobody notices when
  * a long one fills its pipe. */
@@ -62,6 +63,7 @@ static void on_patience(pco__timer *timer);
 static void init_lists(pco__process *p) {
   pco__list_init(&p->node);
   pco__list_init(&p->waiters);
+  pco__list_init(&p->lookers);
   pco__list_init(&p->writers);
   pco__list_init(&p->killers);
   pco__chunks_init(&p->queue);
@@ -129,7 +131,7 @@ static bool waiter_drains(const pco__process *p) {
 }
 
 static bool draining(const pco__process *p) {
-  if (p->reader)
+  if (p->reader || pco__looked_at(p))
     return false;
   return p->drain_asked || waiter_drains(p);
 }
@@ -141,7 +143,8 @@ static bool wants_output(const pco__process *p) {
     return !p->patience.index && !pco__exec_full(p->exec);
   if (draining(p))
     return true;
-  return (p->reader || p->reader_open) && p->queue.bytes < PCO__QUEUE_BYTES;
+  return (p->reader || p->reader_open || pco__looked_at(p)) &&
+         p->queue.bytes < PCO__QUEUE_BYTES;
 }
 
 bool pco__process_queues(const pco__process *p) {
@@ -158,8 +161,15 @@ static void hold_back(pco__process *p) {
 
 void pco__process_output_chunk(pco__process *p, pco__chunk *c) {
   p->streams[c->stream].bytes += c->len;
+  pco__show_output(p, c->stream, c->data, c->len);
   pco__chunks_append(&p->queue, c);
   hold_back(p);
+}
+
+static void queue_output(pco__process *p, uint8_t stream, const char *data,
+                         size_t len) {
+  pco__show_output(p, stream, data, len);
+  pco__chunks_add(&p->queue, stream, data, len);
 }
 
 void pco__process_output(pco__process *p, uint8_t stream, const char *data,
@@ -172,7 +182,7 @@ void pco__process_output(pco__process *p, uint8_t stream, const char *data,
   else if (draining(p))
     pco__capture_add(&p->captures[stream], data, len);
   else
-    pco__chunks_add(&p->queue, stream, data, len);
+    queue_output(p, stream, data, len);
   hold_back(p);
 }
 
@@ -314,6 +324,7 @@ static void serve(pco__process *p) {
 
 void pco__process_update(pco__process *p) {
   pco__process_ref(p);
+  pco__tell_lookers(p);
   if (draining(p))
     capture_queue(p);
   bool on = wants_output(p);

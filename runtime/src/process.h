@@ -139,6 +139,7 @@ typedef struct pco__process {
                           this is over or the command has ended */
   pco__result *result; /* a reference */
   pco__node waiters;   /* wait, and kill after its kill */
+  pco__node lookers;   /* wait_for ops; see wait_for.h */
   pco__op *reader;     /* a read, or NULL */
   pco__node writers;   /* process:write ops in line */
   pco__input input;

@@ -54,7 +54,7 @@ local function processes()
   return all
 end
 
-local function own_pid()
+function leaks.own_pid()
   return tonumber(env.read("/proc/self/stat"):match("^%d+"))
 end
 
@@ -65,7 +65,7 @@ end
 
 -- Descendants of ours, and what belongs to a sandbox and lost its parent.
 local function children()
-  local all, self = processes(), own_pid()
+  local all, self = processes(), leaks.own_pid()
   local found = {}
   for pid, process in pairs(all) do
     local parent, ours = process.parent, false
@@ -86,7 +86,7 @@ end
 
 -- Directories that agents of other test runs work in, by name.
 local function used_by_others()
-  local all, self = processes(), own_pid()
+  local all, self = processes(), leaks.own_pid()
   local used = {}
   for pid, process in pairs(all) do
     if process.comm:find("^portico%-agent") and process.parent ~= self then
@@ -117,7 +117,7 @@ end
 -- Cgroups of sandboxes that no process is in any more; their names end with
 -- the pid of the host. Not those of other test runs that are still at it.
 local function cgroups()
-  local found, self = {}, tostring(own_pid())
+  local found, self = {}, tostring(leaks.own_pid())
   for path in env.sh("find /sys/fs/cgroup -type d -name 'portico-*' -prune "
     .. "2>/dev/null"):gmatch("[^\n]+") do
     local host = path:match("%-(%d+)$")

@@ -40,6 +40,7 @@ local native = {}
 ---@field process_close_stdin fun(self: table, options: table?)
 ---@field process_wait fun(self: table, options: table?): table
 ---@field process_poll fun(self: table): table?
+---@field process_wait_for fun(self: table, condition: table, options: table?): any
 ---@field process_signal fun(self: table, name: any, options: table?): boolean
 ---@field process_kill fun(self: table, options: table?): table
 ---@field process_close fun(self: table, options: table?): boolean

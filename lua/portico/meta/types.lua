@@ -51,6 +51,12 @@
 ---@field backend string|portico.Backend|portico.sync.Backend|nil bwrap if nil
 ---@field backend_settings table<string, string|number|boolean>?
 
+-- What wait_for waits for: one of output and port.
+---@class portico.Condition
+---@field output string? a Lua pattern, for what is unread
+---@field stream "stdout"|"stderr"|nil where to look; each of both if nil
+---@field port integer? a TCP port inside the sandbox
+
 ---@class portico.LinesOptions: portico.CallOptions
 ---@field max_line integer? bytes; 1 MiB; a longer one is a LimitError
 

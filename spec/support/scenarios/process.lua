@@ -157,11 +157,62 @@ portable("Process: poll, signal, kill, close", function(_, sb, t)
   t:note("alive", v:poll(), v:close())
 end)
 
+portable("Process: wait_for", function(_, sb, t)
+  local p = sb:spawn({ "cat" }, { stdin = "pipe" })
+  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "silent", p.wait_for, p,
+    { output = "x" }, { timeout = 0.05 })
+  p:write("one two\nthree\n")
+  t:note("all", p:wait_for({ output = "two\nt" }))
+  t:note("captures", p:wait_for({ output = "(o%a+)() (%a+)" }))
+  t:note("ready", p:wait_for({ output = "^one", stream = "stdout" },
+    { timeout = 0 }))
+  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "elsewhere", p.wait_for, p,
+    { output = "one", stream = "stderr" }, { timeout = 0.05 })
+  t:note("nothing taken", p:read().data)
+  for label, condition in pairs({
+    both = { output = "x", port = 1 }, neither = {}, text = "x",
+    pattern = { output = 5 }, port = { port = 0 }, high = { port = 65536 },
+    float = { port = 80.5 }, name = { outptu = "x" },
+    stream = { output = "x", stream = "stdin" },
+    port_stream = { port = 80, stream = "stdout" },
+    malformed = { output = "[" },
+  }) do
+    t:raises("InvalidArgumentError", "PCO_EINVAL", "\1" .. label, p.wait_for,
+      p, condition)
+  end
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "nothing", p.wait_for, p)
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "option", p.wait_for, p,
+    { output = "x" }, { tiemout = 1 })
+  local reader = p:lines()
+  t:raises("UsageError", "PCO_EBUSY", "reader", p.wait_for, p,
+    { output = "x" })
+  reader:close()
+  p:write("last")
+  p:close_stdin()
+  local err = t:raises("ExitError", "PCO_EEXIT", "ended", p.wait_for, p,
+    { output = "more" })
+  t:note("result", err.result, rawequal(p:wait(), p:poll()))
+  local q = sb:spawn({ "sleep", "30" })
+  q:close()
+  t:raises("ClosedError", "PCO_ECLOSED", "closed", q.wait_for, q,
+    { port = 80 })
+end)
+
 portable("Process: timeout of spawn", function(_, sb, t)
   local p = sb:spawn({ "sleep", "30" }, { timeout = 0.2, grace = 0.2 })
   local err = t:raises("TimeoutError", "PCO_ETIMEDOUT", "wait", p.wait, p)
   t:note("reason", err.result.reason)
   t:try("again", p.wait, p)
+end)
+
+add("Process: wait_for a port", function(_, sb, t)
+  local p = sb:spawn({ "sleep", "30" })
+  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "none", p.wait_for, p,
+    { port = 9 }, { timeout = 0.1 })
+  p:signal("KILL")
+  local err = t:raises("ExitError", "PCO_EEXIT", "ended", p.wait_for, p,
+    { port = 9 })
+  t:note("result", err.result.signal, err.result.reason)
 end)
 
 add("Process: both streams", function(_, sb, t)

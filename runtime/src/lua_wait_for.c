@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* Process:wait_for on the caller's thread; see wait_for.h. */
+#include <lualib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua_args.h"
+#include "lua_error.h"
+#include "lua_process.h"
+#include "lua_wait.h"
+#include "wait_for.h"
+
+#define MAX_PORT 65535
+
+/* ---- the condition ------------------------------------------------------- */
+
+static int one_condition(lua_State *L) {
+  return pco__bad_argument(L, "process.wait_for",
+                           "the condition must be {output = a Lua pattern} or "
+                           "{port = a number} (got %s)",
+                           lua_istable(L, 2) ? "both or neither"
+                                             : pco__describe(L, 2));
+}
+
+static void parse_output(lua_State *L, pco__wait_for_op *o) {
+  static const char *const streams[] = {"stdout", "stderr", NULL};
+  const char *name = "process.wait_for";
+  pco__get_option(L, 2, "output");
+  o->pattern = pco__arg_bytes(L, lua_gettop(L), name, "output (a Lua pattern)",
+                              &o->base.op.arena, &o->pattern_len);
+  lua_pop(L, 1);
+  int only = pco__opt_choice(L, 2, name, "stream", streams, -1);
+  o->looks_at[PCO__STDOUT] = only != PCO__STDERR;
+  o->looks_at[PCO__STDERR] = only != PCO__STDOUT;
+}
+
+static void parse_port(lua_State *L, pco__wait_for_op *o) {
+  int exact = 0;
+  pco__get_option(L, 2, "port");
+  lua_Integer port =
+      lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
+  if (!exact || port < 1 || port > MAX_PORT)
+    pco__bad_argument(L, "process.wait_for",
+                      "port must be an integer from 1 to 65535 (got %s)",
+                      pco__describe(L, -1));
+  o->port = (uint16_t)port;
+  lua_pop(L, 1);
+}
+
+/* Whether the condition at 2 is about output; raises unless it is about one
+ * thing. */
+static bool is_about_output(lua_State *L) {
+  static const char *const known[] = {"output", "port", "stream", NULL};
+  const char *name = "process.wait_for";
+  if (!lua_istable(L, 2))
+    one_condition(L);
+  pco__check_options(L, 2, name, known);
+  int top = lua_gettop(L);
+  bool output = pco__get_option(L, 2, "output");
+  bool port = pco__get_option(L, 2, "port");
+  if (output == port)
+    one_condition(L);
+  if (port && pco__get_option(L, 2, "stream"))
+    pco__bad_argument(L, name, "stream goes with output, not with port");
+  lua_settop(L, top);
+  return output;
+}
+
+int pco__process_wait_for(lua_State *L) {
+  const char *name = "process.wait_for";
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, name);
+  lua_settop(L, 3);
+  bool output = is_about_output(L);
+  const pco__op_class *cls =
+      output ? &pco__wait_output_class : &pco__wait_port_class;
+  pco__check_options(L, 3, name, pco__timeout_only);
+  int64_t timeout = pco__opt_seconds(L, 3, name, "timeout", -1, true);
+  if (output)
+    pco__check_reader(L, h, name);
+  pco__op *op = pco__new_op(L, cls, sizeof(pco__wait_for_op), h->loop);
+  pco__wait_for_op *o = PCO_CONTAINER(op, pco__wait_for_op, base.op);
+  pco__process_ref(h->process);
+  o->base.process = h->process;
+  pco__chunks_init(&o->base.chunks);
+  pco__chunks_init(&o->arrived);
+  op->timeout = timeout;
+  if (output)
+    parse_output(L, o);
+  else
+    parse_port(L, o);
+  if (!h->sync)
+    pco__check_wait(L, cls); /* before anything is given back */
+  pco__chunks_move(&o->base.chunks, &h->unread);
+  return pco__await(L, 4);
+}
+
+/* ---- looking ------------------------------------------------------------- */
+
+/* Pushes string.match, as the string library made it. */
+static void push_match(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_getfield(L, -1, LUA_STRLIBNAME);
+  if (lua_istable(L, -1))
+    lua_getfield(L, -1, "match");
+  else
+    lua_pushnil(L);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+}
+
+/* Calls string.match on a stream's text; the status of the call. */
+static int call_match(lua_State *L, const pco__wait_for_op *o, int stream,
+                      int n_results) {
+  push_match(L);
+  lua_pushlstring(L, o->text[stream] ? o->text[stream] : "", o->len[stream]);
+  lua_pushlstring(L, o->pattern, o->pattern_len);
+  return lua_pcall(L, 2, n_results, 0);
+}
+
+static int keep(pco__wait_for_op *o, const pco__chunk *c) {
+  size_t n = c->len - c->start;
+  size_t *len = &o->len[c->stream];
+  char *text = realloc(o->text[c->stream], *len + n + 1);
+  if (!text)
+    return UV_ENOMEM;
+  memcpy(text + *len, c->data + c->start, n);
+  o->text[c->stream] = text;
+  *len += n;
+  return 0;
+}
+
+static int failed(pco__wait_for_op *o, pco__error *err) {
+  o->complaint = err;
+  return PCO__LOOK_FAILED;
+}
+
+static int too_much(pco__wait_for_op *o) {
+  pco__error *err = pco__error_new(
+      PCO_ELIMIT, PCO_SOURCE_HOST, NULL,
+      "nothing in %u bytes of unread output matches \"%s\", and no more is "
+      "kept: read some (read, chunks, lines) and wait again",
+      PCO__QUEUE_BYTES, o->pattern);
+  err->limit = "output";
+  return failed(o, err);
+}
+
+static int match(lua_State *L, pco__wait_for_op *o) {
+  for (int i = 0; i < 2; i++) {
+    if (!o->looks_at[i])
+      continue;
+    int status = call_match(L, o, i, 1);
+    if (status != LUA_OK)
+      return failed(o, pco__error_new(PCO_EINVAL, PCO_SOURCE_HOST, NULL,
+                                      "the pattern \"%s\" is no good: %s",
+                                      o->pattern, luaL_tolstring(L, -1, NULL)));
+    o->found_in = i;
+    if (!lua_isnil(L, -1))
+      return PCO__LOOK_FOUND;
+  }
+  return PCO__LOOK_ON;
+}
+
+/* Looks at what there is; the verdict. */
+static int look(lua_State *L, pco__wait_for_op *o) {
+  pco__chunks news;
+  pco__chunks_init(&news);
+  pthread_mutex_lock(&o->base.op.loop->lock);
+  bool begun = o->begun;
+  pco__chunks_move(&news, &o->arrived);
+  bool ended = o->ended;
+  bool full = o->full;
+  pthread_mutex_unlock(&o->base.op.loop->lock);
+  int rc = 0;
+  bool fresh = news.count || (begun && !o->looked);
+  o->looked = begun;
+  for (pco__chunk *c; (c = pco__chunks_shift(&news)) != NULL; free(c))
+    if (rc == 0)
+      rc = keep(o, c);
+  if (rc < 0)
+    return failed(o, pco__error_no_memory());
+  if (!begun)
+    return PCO__LOOK_ON;
+  int verdict = fresh ? match(L, o) : PCO__LOOK_ON;
+  if (verdict != PCO__LOOK_ON)
+    return verdict;
+  if (ended)
+    return PCO__LOOK_IN_VAIN;
+  if (full || o->len[0] + o->len[1] >= PCO__QUEUE_BYTES)
+    return too_much(o);
+  return PCO__LOOK_ON;
+}
+
+/* What was found counts more than that the op was ended for it, or by its time;
+ * not more than an interrupt. */
+static void settle(pco__wait_for_op *o) {
+  pco__op *op = &o->base.op;
+  bool ours = op->error && (op->error->code == PCO_ECANCELED ||
+                            op->error->code == UV_ECANCELED ||
+                            op->error->code == PCO_ECALLTIMEOUT);
+  if (!ours || o->verdict == PCO__LOOK_ON || o->verdict == PCO__LOOK_IN_VAIN)
+    return;
+  pco__error_free(op->error);
+  op->error = o->complaint;
+  o->complaint = NULL;
+}
+
+void pco__look_at_output(lua_State *L, pco__op *op, bool completed) {
+  pco__wait_for_op *o = PCO_CONTAINER(op, pco__wait_for_op, base.op);
+  int top = lua_gettop(L);
+  luaL_checkstack(L, 8, "out of stack");
+  if (o->verdict == PCO__LOOK_ON) { /* only written here */
+    int verdict = look(L, o);
+    pthread_mutex_lock(&op->loop->lock);
+    o->verdict = verdict;
+    pthread_mutex_unlock(&op->loop->lock);
+    if (verdict != PCO__LOOK_ON && !completed)
+      pco__op_cancel(op, PCO_ECANCELED);
+  }
+  if (completed)
+    settle(o);
+  lua_settop(L, top);
+}
+
+/* The captures of the pattern, as string.match gives them; or the port. */
+int pco__push_wait_for(lua_State *L, pco__op *op) {
+  pco__wait_for_op *o = PCO_CONTAINER(op, pco__wait_for_op, base.op);
+  if (!o->pattern) {
+    lua_pushinteger(L, o->port);
+    return 1;
+  }
+  int top = lua_gettop(L);
+  if (call_match(L, o, o->found_in, LUA_MULTRET) != LUA_OK)
+    return lua_error(L);
+  return lua_gettop(L) - top;
+}
