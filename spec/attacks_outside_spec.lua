@@ -2,6 +2,7 @@
 -- sandboxes, and the processes that a sandbox lives with.
 
 local lfs = require("lfs")
+local attacks = require("spec.support.attacks")
 local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local errors = require("portico.errors")
@@ -273,6 +274,36 @@ describe("attack 27:", function()
     for _, one in ipairs({ keeper, launcher, agent }) do
       await_end(one)
     end
+  end)
+end)
+
+describe("attack: supervisors are stopped without an end", function()
+  -- One command of a sandbox against the others, and with one id against what
+  -- starts them: they may suffer, but each ends soon after its own time limit,
+  -- is told why, and the sandbox lives on.
+  test("commands end by their time limits", function(P)
+    local sb <close> = P.sandbox({
+      backend = "bwrap", mounts = attacks.mounts,
+    })
+    local attacker = sb:spawn({ "/attacks/stop_others" })
+    assert.equal("begins\n", attacker:read().data)
+    local hit, tries = 0, 0
+    while tries < 3 or (hit == 0 and tries < 30) do
+      tries = tries + 1
+      local seconds = facades.timed(function()
+        local ok, err = pcall(sb.exec, sb, { "true" }, { timeout = 1 })
+        if not ok then
+          hit = hit + 1
+          assert.is_true(errors.is(err, "TimeoutError"), tostring(err))
+          assert.equal("timeout", err.result.reason)
+        end
+      end)
+      assert.is_true(seconds < 25, "it took " .. seconds .. " s")
+    end
+    attacker:close()
+    assert.equal("running", sb:info().state)
+    assert.equal("fine", sb:output("echo fine"))
+    assert.is_true(hit > 0, "the attack never hit")
   end)
 end)
 

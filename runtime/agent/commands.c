@@ -26,10 +26,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PCO_SLACK  (PCO_KILL_TIME + PCO_S)
-#define START_TIME (30 * PCO_S)  /* for an exec from a slow file system */
-#define KILL_SLICE (50 * PCO_MS) /* of killing orphans, a turn */
-#define IDLE_TIME  (5 * PCO_S)   /* a sandbox that does nothing has no pool */
+#define PCO_SLACK (PCO_KILL_TIME + PCO_S)
+/* For an exec from a slow file system.  With the killing after it, it must be
+ * over before the host takes a silent agent for lost (30 s). */
+#define START_TIME   (20 * PCO_S)
+#define START_MOMENT (2 * PCO_S)
+#define KILL_SLICE   (50 * PCO_MS) /* of killing orphans, a turn */
+#define IDLE_TIME    (5 * PCO_S)   /* a sandbox that does nothing has no pool */
 
 /* ---- supervisors -------------------------------------------------------- */
 
@@ -212,21 +215,38 @@ void pco_commands_refuse(pco_agent *a, uint64_t op, int error, int limit,
   pco_answer(a);
 }
 
+static const char *why_not_started(const pco_sup *s) {
+  if (s->held)
+    return "the sandbox's keeper has made no cgroup for it yet";
+  if (s->silent)
+    return "its supervisor was silent: stopped by a command of the same "
+           "user, or the program's file system hangs";
+  return "the supervisor of the command was killed";
+}
+
 static void answer_start(pco_agent *a, const pco_sup *s, bool no_memory) {
   if (no_memory)
     pco_commands_refuse(a, s->op, ENOMEM, PCO_LIMIT_MEMORY,
                         "limits.memory leaves no room to start the program");
   else
-    pco_commands_refuse(
-        a, s->op, EAGAIN, PCO_LIMIT_NONE,
-        s->held ? "the sandbox's keeper has made no cgroup for it yet"
-                : "the supervisor of the command was killed");
+    pco_commands_refuse(a, s->op, EAGAIN, PCO_LIMIT_NONE, why_not_started(s));
+}
+
+/* A time limit is told by an EXIT, and that comes after a STARTED.  Whether the
+ * program ran is not known; its supervisor did. */
+static void answer_started(pco_agent *a, pco_sup *s) {
+  pco_wire_begin(&a->buf, PCO_WIRE_STARTED, PCO_WIRE_MORE, s->op);
+  pco_wire_number(&a->buf, PCO_TAG_PID, (uint64_t)s->pid);
+  pco_answer(a);
+  s->started = true;
 }
 
 static void answer_command(pco_agent *a, pco_sup *s, const pid_t *pids,
                            size_t n) {
   bool no_memory = pco_counter_rose(&s->command_kills, true) ||
                    pco_counter_rose(&s->own_kills, true);
+  if (!s->started && s->overdue && !no_memory)
+    answer_started(a, s);
   if (!s->started) {
     answer_start(a, s, no_memory);
     return;
@@ -471,15 +491,27 @@ static void on_supervisor(void *arg, uint32_t events) {
 
 /* ---- requests ----------------------------------------------------------- */
 
+/* By when it must have started: what it waited for a place is part of that, and
+ * where nothing has started no ladder needs its time. */
+static int64_t start_limit(const pco_sup *s, uint64_t timeout) {
+  int64_t now = pco_now();
+  int64_t at = s->asked + START_TIME;
+  if (timeout && now + (int64_t)timeout + START_MOMENT < at)
+    at = now + (int64_t)timeout + START_MOMENT;
+  return at < now + START_MOMENT ? now + START_MOMENT : at;
+}
+
 /* Sets by when it must have started, and ended if it has a time limit. */
 static void expect_command(pco_agent *a, pco_sup *s, const pco_request *r) {
   uint64_t timeout = pco_request_number(r, PCO_TAG_TIMEOUT);
   uint64_t grace = pco_request_number(r, PCO_TAG_GRACE);
-  s->limit_at = PCO_NEVER;
-  s->run_until = PCO_NEVER;
-  if (timeout)
+  if (timeout) {
+    s->ends_at = pco_now() + (int64_t)timeout;
     expect(a, &s->run_until, (int64_t)(timeout + grace));
-  expect(a, &s->limit_at, START_TIME);
+  }
+  s->limit_at = start_limit(s, timeout);
+  if (s->limit_at < a->commands.next_silent)
+    a->commands.next_silent = s->limit_at;
 }
 
 void pco_commands_start(pco_agent *a, pco_sup *s, pco_frame *f,
@@ -517,6 +549,8 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   s->asked = pco_now();
   s->started = false;
   s->final = false;
+  s->silent = s->overdue = false;
+  s->ends_at = s->run_until = PCO_NEVER;
   c->n_busy++;
   if ((a->leaves.limits && s->own_leaf == PCO_NO_LEAF) ||
       (wanted && has_keeper))
@@ -643,7 +677,8 @@ static void lose_silent(pco_agent *a, int64_t now) {
       s->limit_at = a->leaves.heard + PCO_PLACE_TIME; /* it is only its turn */
     int64_t at = s->limit_at < s->answer_at ? s->limit_at : s->answer_at;
     if (at <= now) {
-      s->overdue = s->started && s->limit_at <= now;
+      s->silent = true;
+      s->overdue = s->limit_at <= now && s->ends_at <= now;
       pco_commands_lose(a, s);
     } else if (at < c->next_silent)
       c->next_silent = at;

@@ -47,11 +47,13 @@ typedef struct pco_sup {
   int pidfd;
   pco_channel chan;
   pco_source source;
-  uint64_t op;   /* of its command; 0: idle */
-  int64_t asked; /* when the command was passed on */
-  bool started;  /* STARTED came */
-  bool final;    /* EXIT or ERROR came */
-  bool overdue;  /* it was silent beyond the time limit of its command */
+  uint64_t op;     /* of its command; 0: idle */
+  int64_t asked;   /* when the command was passed on */
+  bool started;    /* STARTED came */
+  bool final;      /* EXIT or ERROR came */
+  int64_t ends_at; /* by the time limit of its command, or PCO_NEVER */
+  bool silent;     /* it had to be killed because it did not answer */
+  bool overdue;    /* ... and the time limit of its command was over */
   /* Without EXIT or IDLE (of its command), or an answer (to what is pending),
    * by then it is taken for dead. */
   int64_t limit_at, answer_at;
