@@ -200,6 +200,9 @@ static void close_child(lua_State *L, const pco__handle *h) {
     return;
   if (child->loop == h->loop) {
     pco__mark_closed(L, -1);
+    if (child->uses_portal) /* the backend uses it still */
+      pco__portal_release(child->portal, false);
+    child->uses_portal = false;
     return;
   }
   lua_getfield(L, -1, "close");
