@@ -16,20 +16,32 @@
 
 static void stop(pco__call *call) {
   pco__portal *portal = PCO_CONTAINER(call, pco__portal, stop_call);
+  portal->stopped = true;
   uv_stop(&portal->loop.uv);
 }
 
 static void *portal_main(void *arg) {
   pco__portal *portal = (pco__portal *)arg;
   pthread_setname_np(pthread_self(), "pco-portal");
-  uv_run(&portal->loop.uv, UV_RUN_DEFAULT);
+  while (!portal->stopped) /* a plugin may stop the loop, but not for ever */
+    uv_run(&portal->loop.uv, UV_RUN_DEFAULT);
   pco__backend_close_all(&portal->loop);
   pco__loop_deinit(&portal->loop);
   atomic_store(&portal->finished, true);
   return NULL;
 }
 
-/* Starts the thread with every signal blocked: signals are the host's. */
+/* All signals but those by which a thread hears of its own faults: the host may
+ * have a handler that reports them. */
+static void fill_mask(sigset_t *mask) {
+  static const int faults[] = {SIGSEGV, SIGBUS,  SIGFPE,
+                               SIGILL,  SIGTRAP, SIGSYS};
+  sigfillset(mask);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    sigdelset(mask, faults[i]);
+}
+
+/* Starts the thread with signals blocked: they are the host's. */
 static int start_thread(pco__portal *portal) {
   pthread_attr_t attr;
   int rc = pthread_attr_init(&attr);
@@ -37,7 +49,7 @@ static int start_thread(pco__portal *portal) {
     return -rc;
   sigset_t all;
   sigset_t old;
-  sigfillset(&all);
+  fill_mask(&all);
   pthread_attr_setstacksize(&attr, STACK_SIZE);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   rc = pthread_create(&portal->thread, &attr, portal_main, portal);

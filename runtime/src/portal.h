@@ -23,6 +23,7 @@ typedef struct pco__portal {
   int users;      /* backends open on it */
   bool lasting;   /* a script opened it and closes it */
   bool stopping;
+  bool stopped;         /* [loop] */
   atomic_bool finished; /* the thread is about to return */
   pco__call stop_call;
 } pco__portal;
