@@ -32,6 +32,7 @@ typedef struct pco__lua {
   pco__node tasks;           /* of pco__task.all: not ended */
   int n_tasks;               /* of these */
   bool driving;              /* inside run() */
+  int nested;                /* callbacks around what runs outside of tasks */
 } pco__lua;
 
 /* The binding of the running C function, and its facade. */

@@ -22,6 +22,7 @@ typedef struct pco__task {
   bool ended;
   bool failed;              /* its one result is the error */
   int cancel_code;          /* every wait raises it from now on; 0: none */
+  int nested;               /* callbacks around what it runs */
   struct pco__task *parent; /* waits for its children; or NULL */
   int children;             /* not ended; of this task */
   bool orphan;              /* its parent ended first: freed when it ends */

@@ -30,6 +30,9 @@
 
 #define NS_PER_S         INT64_C(1000000000)
 #define ABANDON_AFTER_NS (10 * NS_PER_S) /* an interrupted call's clean-up */
+/* Calls with callbacks inside the callbacks of others.  Lua bears 200 C calls
+ * inside each other, and a script has some of its own for each of ours. */
+#define MAX_NESTED 32
 
 enum { NO_CALL, OUTPUT_CALL, INPUT_CALL };
 /* User values of a box. */
@@ -46,7 +49,8 @@ typedef struct box {
   bool submitted;
   bool fresh; /* a read in a task that has not given way yet */
   bool input_wanted;
-  int call; /* which callback runs */
+  int call;   /* which callback runs */
+  int nested; /* callbacks of other calls that this call is in */
   /* sync: Ctrl-C came while it waited; how it would be raised is kept here */
   lua_Hook hook; /* of the main thread before the op began: another is news */
   lua_Hook interrupt;
@@ -115,8 +119,27 @@ pco__op *pco__new_op(lua_State *L, const pco__op_class *cls, size_t size,
   return b->op;
 }
 
+/* How many callbacks are around the code that runs now. */
+static int *nesting(pco__lua *lua) {
+  return lua->current ? &lua->current->nested : &lua->nested;
+}
+
+static void check_nesting(lua_State *L, const box *b) {
+  if (b->nested < MAX_NESTED)
+    return;
+  pco__error *err =
+      pco__error_new(PCO_ELIMIT, PCO_SOURCE_HOST, NULL,
+                     "this call is made by the callback of another one, that "
+                     "by the callback of a third, and so on: %d at most",
+                     MAX_NESTED);
+  err->limit = "callbacks";
+  pco__raise(L, err, b->op->cls->name, 1);
+}
+
 void pco__keep_callbacks(lua_State *L, int at, int options, bool tee) {
   box *b = (box *)lua_touserdata(L, at);
+  b->nested = *nesting(pco__lua_of(L));
+  check_nesting(L, b);
   b->tee = tee;
   if (pco__get_option(L, options, "on_output")) {
     b->has_output_function = true;
@@ -238,6 +261,13 @@ static void give_input(lua_State *L, int at) {
   pco__exec_give(PCO_CONTAINER(b->op, pco__exec, op), copy, len);
 }
 
+/* Only in the task that entered it: it may be somebody else that resumed L. */
+static void leave_callback(lua_State *L, const box *b) {
+  pco__lua *lua = pco__lua_of(L);
+  if (b->portal || (lua->current && lua->current->co == L))
+    *nesting(lua) = b->nested;
+}
+
 /* What a callback left, however it came back. */
 static void after_call(lua_State *L, int at, int status) {
   box *b = (box *)lua_touserdata(L, at);
@@ -269,6 +299,7 @@ static void call_back(lua_State *L, int at, int call, int n_args,
                       int n_results) {
   box *b = (box *)lua_touserdata(L, at);
   b->call = call;
+  *nesting(pco__lua_of(L)) = b->nested + 1;
   lua_KFunction k = b->op->loop->is_portal ? NULL : step;
   int status = lua_pcallk(L, n_args, n_results, 0, at, k);
   after_call(L, at, status);
