@@ -215,6 +215,7 @@ static pco__lua *push_binding(lua_State *L) {
   int rc = pco__runtime_init(&lua->runtime);
   if (rc < 0)
     luaL_error(L, "portico: %s", pco__code_text(rc));
+  sigaction(SIGINT, NULL, &lua->on_interrupt);
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   lua->main = lua_tothread(L, -1);
   lua_pop(L, 1);

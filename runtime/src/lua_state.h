@@ -16,6 +16,7 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <signal.h>
 
 #include "backend.h"
 #include "chunk.h"
@@ -26,13 +27,14 @@
 
 typedef struct pco__lua {
   pco__runtime runtime;
-  lua_State *main;           /* the main thread */
-  pco__node ready;           /* of pco__task.node: to be resumed */
-  struct pco__task *current; /* whose Lua code runs now */
-  pco__node tasks;           /* of pco__task.all: not ended */
-  int n_tasks;               /* of these */
-  bool driving;              /* inside run() */
-  int nested;                /* callbacks around what runs outside of tasks */
+  struct sigaction on_interrupt; /* the host's, for SIGINT, at our start */
+  lua_State *main;               /* the main thread */
+  pco__node ready;               /* of pco__task.node: to be resumed */
+  struct pco__task *current;     /* whose Lua code runs now */
+  pco__node tasks;               /* of pco__task.all: not ended */
+  int n_tasks;                   /* of these */
+  bool driving;                  /* inside run() */
+  int nested;     /* callbacks around what runs outside of tasks */
 } pco__lua;
 
 /* The binding of the running C function, and its facade. */

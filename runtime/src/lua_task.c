@@ -527,9 +527,13 @@ static int sync_sleep(lua_State *L, int64_t ns) {
   uint64_t end = uv_hrtime() + (uint64_t)ns;
   pco__deliver_log(L, lua);
   for (uint64_t now; (now = uv_hrtime()) < end;) {
-    struct timespec ts = {.tv_sec = (time_t)((end - now) / 1000000000),
-                          .tv_nsec = (long)((end - now) % 1000000000)};
-    if (ppoll(NULL, 0, &ts, NULL) < 0 && pco__interrupted(lua, hook)) {
+    /* In slices: a signal just before the wait does not end it. */
+    uint64_t slice = end - now;
+    if (slice > PCO__INTERRUPT_SLICE_NS)
+      slice = PCO__INTERRUPT_SLICE_NS;
+    struct timespec ts = {.tv_nsec = (long)slice};
+    ppoll(NULL, 0, &ts, NULL);
+    if (pco__interrupted(lua, hook)) {
       pco__clear_interrupt(lua);
       pco__raise(L,
                  pco__error_new(PCO_EINTERRUPTED, PCO_SOURCE_HOST, NULL, NULL),

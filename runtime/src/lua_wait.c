@@ -165,8 +165,16 @@ bool pco__interrupted(pco__lua *lua, lua_Hook hook) {
   return now && now != hook;
 }
 
+/* The handler of lua.c does two things: it sets the hook, and gives itself up,
+ * so that the next Ctrl-C ends the program.  Both are taken back: the script
+ * hears of this one as an error, and of the next one, too. */
 void pco__clear_interrupt(pco__lua *lua) {
+  struct sigaction now;
   lua_sethook(lua->main, NULL, 0, 0);
+  if (lua->on_interrupt.sa_handler != SIG_DFL &&
+      lua->on_interrupt.sa_handler != SIG_IGN &&
+      sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+    sigaction(SIGINT, &lua->on_interrupt, NULL);
 }
 
 static void call_logger(lua_State *L, int level, const char *text) {
@@ -273,6 +281,7 @@ static void after_call(lua_State *L, int at, int status) {
   box *b = (box *)lua_touserdata(L, at);
   int call = b->call;
   b->call = NO_CALL;
+  leave_callback(L, b);
   if (status != LUA_OK && status != LUA_YIELD) {
     callback_failed(L, at);
   } else if (call == INPUT_CALL) {
