@@ -53,6 +53,7 @@ static pco__loop *choose_loop(lua_State *L, int options,
   pco__lua *lua = pco__lua_of(L);
   pco__loop *loop = NULL;
   int rc = 0;
+  pco__collect_unclosed(L, lua);
   bool given = pco__get_option(L, options, "portal");
   pco__handle *p = given ? pco__handle_at(L, -1) : NULL;
   if (given && (!p || p->kind != PCO__PORTAL))

@@ -15,6 +15,8 @@
 #include "lua_task.h"
 #include "process_ops.h"
 
+#define FIRST_COLLECTION 32 /* see pco__collect_unclosed */
+
 const char *const pco__class_names[PCO__N_CLASSES] = {
     "Backend", "Sandbox",    "Process", "Iterator",
     "Portal",  "FileSystem", "Result"};
@@ -84,6 +86,28 @@ static void let_go(lua_State *L, pco__handle *h) {
   pco__portal_unref(h->portal);
 }
 
+static bool is_heavy(const pco__handle *h) {
+  return h->kind == PCO__SANDBOX || h->kind == PCO__BACKEND ||
+         h->kind == PCO__PORTAL;
+}
+
+/* Closed now, for whoever asks and for the count. */
+static void note_closed(pco__handle *h) {
+  if (is_heavy(h) && !h->closed)
+    h->lua->unclosed--;
+  h->closed = true;
+}
+
+void pco__collect_unclosed(lua_State *L, pco__lua *lua) {
+  if (lua->collect_at == 0)
+    lua->collect_at = FIRST_COLLECTION;
+  if (lua->unclosed < lua->collect_at || !lua_gc(L, LUA_GCISRUNNING))
+    return;
+  lua_gc(L, LUA_GCCOLLECT);
+  lua->collect_at = lua->unclosed < FIRST_COLLECTION / 2 ? FIRST_COLLECTION
+                                                         : 2 * lua->unclosed;
+}
+
 /* Afterwards the handle is closed and empty: another object's __gc may still
  * call methods of what is collected together with it. */
 static int handle_gc(lua_State *L) {
@@ -95,7 +119,7 @@ static int handle_gc(lua_State *L) {
   if (!pco__runtime_forked(&h->lua->runtime))
     let_go(L, h);
   h->collected = true;
-  h->closed = true;
+  note_closed(h);
   h->lines = NULL;
   h->process = NULL;
   h->sandbox = NULL;
@@ -150,6 +174,7 @@ pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
   h->lua = lua;
   h->loop = loop;
   h->sync = sync;
+  lua->unclosed += is_heavy(h);
   pco__chunks_init(&h->unread);
   push_handle_metatable(L);
   lua_setmetatable(L, -2);
@@ -338,8 +363,7 @@ pco__handle *pco__open_self(lua_State *L, int kind, const char *operation) {
 
 void pco__mark_closed(lua_State *L, int idx) {
   idx = lua_absindex(L, idx);
-  pco__handle *h = pco__handle_at(L, idx);
-  h->closed = true;
+  note_closed(pco__handle_at(L, idx));
   lua_pushliteral(L, "closed");
   lua_pushboolean(L, 1);
   lua_rawset(L, idx);

@@ -12,6 +12,7 @@ static int portal_open(lua_State *L) {
   lua_settop(L, 1);
   pco__check_options(L, 1, "portal.open", known);
   pco__check_caller(L, "portal.open", false);
+  pco__collect_unclosed(L, lua);
   int rc = pco__portal_open(&lua->runtime, true, &portal);
   if (rc < 0)
     pco__raise(L,

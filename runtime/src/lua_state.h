@@ -35,6 +35,8 @@ typedef struct pco__lua {
   int n_tasks;                   /* of these */
   bool driving;                  /* inside run() */
   int nested;     /* callbacks around what runs outside of tasks */
+  int unclosed;   /* objects that hold more than memory */
+  int collect_at; /* so many of them are looked through for garbage */
 } pco__lua;
 
 /* The binding of the running C function, and its facade. */
@@ -83,6 +85,10 @@ pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
                               pco__loop *loop, bool sync);
 /* Pushes the metatable of a class of a facade, making it the first time. */
 void pco__push_metatable(lua_State *L, int kind, bool sync);
+/* Before one is made that holds more than memory: Lua's garbage collector does
+ * not know the weight of a thread or a process, so it is told when there are
+ * twice as many as it left the last time. */
+void pco__collect_unclosed(lua_State *L, pco__lua *lua);
 /* The handle of the object at idx, or NULL. */
 pco__handle *pco__handle_at(lua_State *L, int idx);
 /* Checks argument 1 of `operation` (a method of class `kind`): raises
