@@ -102,11 +102,14 @@ describe("options", function()
   holds("SpawnOptions", "spawn", function()
     sb:spawn({ "true" }, bad)
   end)
-  for _, name in ipairs({ "processes", "info", "close" }) do
+  for _, name in ipairs({ "info", "close" }) do
     holds("CallOptions", "Sandbox:" .. name, function()
       sb[name](sb, bad)
     end)
   end
+  holds("ProcessesOptions", "Sandbox:processes", function()
+    sb:processes(bad)
+  end)
   holds("CallOptions", "Sandbox:process", function()
     sb:process(1, bad)
   end)

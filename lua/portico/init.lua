@@ -239,16 +239,18 @@ function Sandbox:output(command, options)
   return core.sandbox_output(self, command, options)
 end
 
----Lists the commands that run in the sandbox.
+---Lists the commands that run in the sandbox; with `all` also those of spawn
+---that have ended, as far as their exit status is kept.
 ---@async
----@param options portico.CallOptions?
+---@param options portico.ProcessesOptions?
 ---@return portico.ProcessEntry[] processes
 function Sandbox:processes(options)
   return core.sandbox_processes(self, options)
 end
 
----Gets hold of a running command by its pid, to wait for it or to end it.
----Raises NotFoundError when there is none.
+---Gets hold of a command of spawn by its pid, to wait for it or to end it. The
+---exit status of the last 256 that ended is kept when their objects are gone,
+---without their output. Raises NotFoundError when there is none.
 ---@async
 ---@param pid integer as seen inside the sandbox
 ---@param options portico.CallOptions?

@@ -2,6 +2,7 @@
 /* Arguments of core functions; see lua_args.h. */
 #include "lua_args.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,26 +41,28 @@ static size_t min_of(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
-/* Edit distance of two short names; long ones are never near. */
+/* Edit distance of two short names, two letters that changed places being one
+ * edit; long ones are never near. */
 static size_t distance(const char *a, const char *b) {
   size_t la = strlen(a);
   size_t lb = strlen(b);
   if (la > MAX_NAME || lb > MAX_NAME)
     return MAX_NAME;
-  size_t row[MAX_NAME + 1];
+  size_t rows[3][MAX_NAME + 1];
   for (size_t j = 0; j <= lb; j++)
-    row[j] = j;
+    rows[0][j] = j;
   for (size_t i = 1; i <= la; i++) {
-    size_t diagonal = row[0];
+    size_t *row = rows[i % 3];
+    const size_t *last = rows[(i - 1) % 3];
     row[0] = i;
     for (size_t j = 1; j <= lb; j++) {
-      size_t above = row[j];
-      size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      row[j] = min_of(change, min_of(above, row[j - 1]) + 1);
-      diagonal = above;
+      size_t change = last[j - 1] + (a[i - 1] != b[j - 1]);
+      row[j] = min_of(change, min_of(last[j], row[j - 1]) + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = min_of(row[j], rows[(i - 2) % 3][j - 2] + 1);
     }
   }
-  return row[lb];
+  return rows[la % 3][lb];
 }
 
 const char *pco__nearest(const char *name, const char *const *known) {
@@ -287,6 +290,22 @@ const char *pco__arg_bytes(lua_State *L, int idx, const char *operation,
   return copy;
 }
 
+/* The name of a signal that a wrong one was meant for, in the same style; or
+ * NULL. */
+static const char *nearest_signal(const char *name) {
+  char upper[16] = {0};
+  const char *known[PCO_N_SIGNALS + 1] = {0};
+  for (size_t i = 0; name[i]; i++) {
+    if (i == sizeof upper - 1)
+      return NULL;
+    upper[i] = (char)toupper((unsigned char)name[i]);
+  }
+  size_t skipped = strncmp(upper, "SIG", 3) == 0 ? 0 : 3;
+  for (int i = 0; i < PCO_N_SIGNALS; i++)
+    known[i] = pco__signal_name(i + 1) + skipped;
+  return pco__nearest(upper, known);
+}
+
 int pco__arg_signal(lua_State *L, int idx, const char *operation) {
   int signo = 0;
   if (lua_isinteger(L, idx)) {
@@ -295,6 +314,13 @@ int pco__arg_signal(lua_State *L, int idx, const char *operation) {
   } else if (lua_type(L, idx) == LUA_TSTRING) {
     signo = pco__signal_number(lua_tostring(L, idx));
   }
+  const char *near = !signo && lua_type(L, idx) == LUA_TSTRING
+                         ? nearest_signal(lua_tostring(L, idx))
+                         : NULL;
+  if (near)
+    pco__bad_argument(L, operation,
+                      "there is no signal %s: did you mean \"%s\"?",
+                      pco__describe(L, idx), near);
   if (!signo)
     pco__bad_argument(L, operation,
                       "the signal must be a name such as \"TERM\" or "

@@ -9,6 +9,7 @@
 #include "lua_process.h"
 #include "lua_wait.h"
 #include "process_ops.h"
+#include "signals.h"
 
 /* ---- sandbox: exec, output, spawn ---------------------------------------- */
 
@@ -130,8 +131,9 @@ static int sandbox_spawn(lua_State *L) {
  */
 
 static pco__look_op *new_look(lua_State *L, pco__handle *h,
-                              const pco__op_class *cls, int options) {
-  pco__check_options(L, options, cls->name, pco__timeout_only);
+                              const pco__op_class *cls, int options,
+                              const char *const *known) {
+  pco__check_options(L, options, cls->name, known);
   int64_t timeout =
       pco__opt_seconds(L, options, cls->name, "timeout", -1, true);
   pco__op *op = pco__new_op(L, cls, sizeof(pco__look_op), h->loop);
@@ -143,9 +145,11 @@ static pco__look_op *new_look(lua_State *L, pco__handle *h,
 }
 
 static int sandbox_processes(lua_State *L) {
+  static const char *const known[] = {"timeout", "all", NULL};
   pco__handle *h = pco__open_self(L, PCO__SANDBOX, "sandbox.processes");
   lua_settop(L, 2);
-  new_look(L, h, &pco__processes_class, 2);
+  bool all = pco__opt_boolean(L, 2, "sandbox.processes", "all", false);
+  new_look(L, h, &pco__processes_class, 2, known)->all = all;
   return pco__await(L, 3);
 }
 
@@ -159,14 +163,14 @@ static int sandbox_process(lua_State *L) {
   if (!exact || pid <= 0)
     pco__bad_argument(L, name, "the pid must be a positive integer (got %s)",
                       luaL_tolstring(L, 2, NULL));
-  new_look(L, h, &pco__process_class, 3)->pid = pid;
+  new_look(L, h, &pco__process_class, 3, pco__timeout_only)->pid = pid;
   return pco__await(L, 4);
 }
 
 static int sandbox_info(lua_State *L) {
   pco__handle *h = pco__open_self(L, PCO__SANDBOX, "sandbox.info");
   lua_settop(L, 2);
-  new_look(L, h, &pco__info_class, 2);
+  new_look(L, h, &pco__info_class, 2, pco__timeout_only);
   return pco__await(L, 3);
 }
 
@@ -192,15 +196,24 @@ static int sandbox_close(lua_State *L) {
   return pco__await(L, 3);
 }
 
+static void push_seen(lua_State *L, const pco__seen_process *seen) {
+  const pco__process *p = seen->process;
+  lua_createtable(L, 0, 6);
+  pco__set_integer(L, "pid", p->pid);
+  pco__set_time(L, "started", p->started_at);
+  pco__set_argv(L, p->argv);
+  pco__set_string(L, "state", seen->ended ? "exited" : "running");
+  if (seen->ended)
+    pco__set_integer(L, "code", seen->code);
+  if (seen->signal)
+    pco__set_string(L, "signal", pco__signal_name(seen->signal));
+}
+
 int pco__push_processes(lua_State *L, pco__op *op) {
   pco__look_op *o = PCO_CONTAINER(op, pco__look_op, op);
-  lua_createtable(L, (int)o->n_processes, 0);
-  for (size_t i = 0; i < o->n_processes; i++) {
-    const pco__process *p = o->processes[i];
-    lua_createtable(L, 0, 3);
-    pco__set_integer(L, "pid", p->pid);
-    pco__set_time(L, "started", p->started_at);
-    pco__set_argv(L, p->argv);
+  lua_createtable(L, (int)o->n_seen, 0);
+  for (size_t i = 0; i < o->n_seen; i++) {
+    push_seen(L, &o->seen[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;

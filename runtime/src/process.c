@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "departed.h"
 #include "exec.h"
 #include "process_ops.h"
 #include "sink.h"
@@ -62,6 +63,7 @@ static void on_patience(pco__timer *timer);
 
 static void init_lists(pco__process *p) {
   pco__list_init(&p->node);
+  pco__list_init(&p->departed_node);
   pco__list_init(&p->waiters);
   pco__list_init(&p->lookers);
   pco__list_init(&p->writers);
@@ -82,6 +84,8 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   p->loop = sb->loop;
   p->exec = exec;
   p->spawn_op = op;
+  p->spawned = !exec;
+  p->handles = 1;
   p->check = opts->check;
   p->timeout = opts->timeout;
   p->had_stdin = opts->has_stdin;
@@ -108,13 +112,17 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   return p;
 }
 
-/* The loop needs it no more once it is over and nobody can ask for it. */
+/* The loop needs it no more once it is over and has no handle; how a spawned
+ * one ended can still be asked for. */
 static void retire(pco__process *p) {
   if (pco__list_empty(&p->node))
     return;
   pco__list_remove(&p->node);
   p->driver->release(p);
-  pco__process_unref(p);
+  if (p->spawned && p->has_exit && p->sandbox->state == PCO__SANDBOX_RUNNING)
+    pco__departed_keep(p);
+  else
+    pco__process_unref(p);
 }
 
 /* ---- where output goes --------------------------------------------------- */
@@ -430,6 +438,7 @@ void pco__process_lost(pco__process *p, pco__error *err) {
 void pco__process_exited(pco__process *p, const pco__exit *exit) {
   pco__process_ref(p);
   p->has_exit = true;
+  p->nth_exit = ++p->sandbox->n_exits;
   p->exit = *exit;
   pco__timer_stop(p->loop, &p->patience);
   /* What it wrote and the end of its streams are mostly there already. */
@@ -504,6 +513,10 @@ void pco__process_kill(pco__process *p, uint64_t grace, int reason) {
 }
 
 void pco__process_release(pco__process *p) {
+  if (p->handles > 0)
+    p->handles--;
+  if (p->handles > 0)
+    return;
   p->released = true;
   pco__chunks_free(&p->queue);
   pco__process_update(p);

@@ -110,16 +110,20 @@ typedef struct pco__process {
   const pco__process_driver *driver;
   pco__sandbox *sandbox; /* a reference */
   pco__loop *loop;
-  pco__node node; /* in sandbox->processes, while the loop holds it */
+  pco__node node;          /* in sandbox->processes, while the loop holds it */
+  pco__node departed_node; /* in sandbox->departed; see departed.h */
   int64_t pid;
   double started_at; /* seconds since 1970 */
+  uint64_t nth_exit; /* of its sandbox's processes, once it has ended */
   char **argv;       /* owned copy, one allocation */
   pco__arena arena;  /* of argv */
   bool started;
-  bool failed;   /* could not be started */
-  bool has_exit; /* exit is set */
-  bool finished; /* result is set */
-  bool released; /* no handle: output is thrown away */
+  bool failed;      /* could not be started */
+  bool has_exit;    /* exit is set */
+  bool finished;    /* result is set */
+  bool released;    /* no handle: output is thrown away */
+  unsigned handles; /* of the script; spawn's, and those of sandbox:process */
+  bool spawned;     /* by spawn, not run by exec */
   bool check;
   bool had_stdin; /* it was started with a pipe */
   bool stdin_open;
@@ -192,7 +196,7 @@ void pco__process_write(pco__process *p, const char *data, size_t len,
                         pco__op *writer,
                         void (*on_done)(pco__process *p, pco__error *err));
 void pco__process_close_stdin(pco__process *p);
-/* The handle is gone. */
+/* A handle is gone. */
 void pco__process_release(pco__process *p);
 /* True once the first process and its output have ended, or it is lost. */
 bool pco__process_ended(const pco__process *p);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "departed.h"
 #include "fields.h"
 #include "process.h"
 
@@ -125,12 +126,14 @@ static void retire_processes(pco__sandbox *sb) {
   while (!pco__list_empty(&sb->processes)) {
     pco__process *p = PCO_CONTAINER(sb->processes.next, pco__process, node);
     pco__process_ref(p); /* it may have no handle that keeps it */
+    p->handles = 0;
     pco__process_release(p);
     bool stays = !pco__list_empty(&p->node);
     pco__process_unref(p);
     if (stays)
       break;
   }
+  pco__departed_forget_all(sb);
 }
 
 static void close_link(pco__sandbox *sb, pco__error *err) {
@@ -458,6 +461,7 @@ static pco__sandbox *new_sandbox(pco__backend *b, const pco_create_opts *opts) {
   pco__list_init(&calls->hello.node);
   pco__list_init(&sb->node);
   pco__list_init(&sb->processes);
+  pco__list_init(&sb->departed);
   pco__list_init(&sb->ops);
   pco__list_init(&sb->closers);
   if (copy_opts(sb, opts) < 0) {

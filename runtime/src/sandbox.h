@@ -44,9 +44,13 @@ typedef struct pco__sandbox {
   int state;
   pco__node node;      /* in backend->sandboxes, until CLOSED */
   pco__node processes; /* of pco__process.node */
-  pco__node ops;       /* pending calls that are not of a process */
-  pco__node closers;   /* ops that wait for the close */
-  pco__error *death;   /* why it is DEAD; owned */
+  pco__node departed;  /* of pco__process.departed_node; see departed.h */
+  uint64_t n_exits;    /* of its processes, so far */
+  size_t n_departed;
+  size_t departed_bytes;
+  pco__node ops;     /* pending calls that are not of a process */
+  pco__node closers; /* ops that wait for the close */
+  pco__error *death; /* why it is DEAD; owned */
   atomic_uint refs;
   pco__op *create_op; /* while CREATING */
   struct pco__sandbox_calls *calls;

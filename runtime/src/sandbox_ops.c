@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "departed.h"
 #include "farewell.h"
 #include "lua_sandbox.h"
 #include "plugin_loader.h"
@@ -317,49 +318,71 @@ static pco__look_op *look_of(pco__op *op) {
   return PCO_CONTAINER(op, pco__look_op, op);
 }
 
-static bool is_running(const pco__process *p) {
-  return p->started && !p->has_exit && !p->error;
+static size_t length(const pco__node *list) {
+  size_t count = 0;
+  for (const pco__node *n = list->next; n != list; n = n->next)
+    count++;
+  return count;
+}
+
+/* Notes a process, if it is one that runs, or (with `all`) one of spawn that
+ * has ended by itself. */
+static void see(pco__look_op *o, pco__process *p) {
+  bool runs = p->started && !p->has_exit && !p->error;
+  if (!runs && !(o->all && p->has_exit && p->spawned))
+    return;
+  pco__process_ref(p);
+  o->seen[o->n_seen++] = (pco__seen_process){.process = p,
+                                             .ended = p->has_exit,
+                                             .code = p->exit.code,
+                                             .signal = p->exit.signal};
 }
 
 static void processes_start(pco__op *op) {
   pco__look_op *o = look_of(op);
   pco__sandbox *sb = o->sandbox;
   pco__error *err = pco__sandbox_check(sb);
-  size_t n = 0;
-  for (pco__node *at = sb->processes.next; at != &sb->processes; at = at->next)
-    n++;
-  o->processes = err ? NULL : calloc(n + 1, sizeof(pco__process *));
-  if (!err && !o->processes)
+  size_t most = length(&sb->processes) + sb->n_departed;
+  o->seen = err ? NULL : calloc(most + 1, sizeof *o->seen);
+  if (!err && !o->seen)
     err = pco__error_no_memory();
-  for (pco__node *at = sb->processes.next; !err && at != &sb->processes;
-       at = at->next) {
-    pco__process *p = PCO_CONTAINER(at, pco__process, node);
-    if (!is_running(p))
-      continue;
-    pco__process_ref(p);
-    o->processes[o->n_processes++] = p;
+  if (err) {
+    pco__op_complete(op, err);
+    return;
   }
-  pco__op_complete(op, err);
+  for (pco__node *n = sb->departed.next; n != &sb->departed; n = n->next)
+    see(o, PCO_CONTAINER(n, pco__process, departed_node));
+  for (pco__node *n = sb->processes.next; n != &sb->processes; n = n->next)
+    see(o, PCO_CONTAINER(n, pco__process, node));
+  pco__op_complete(op, NULL);
+}
+
+/* The one with this pid that runs, or else the last one that did. */
+static pco__process *find_process(const pco__sandbox *sb, int64_t pid) {
+  pco__process *found = NULL;
+  for (pco__node *n = sb->processes.next; n != &sb->processes; n = n->next) {
+    pco__process *p = PCO_CONTAINER(n, pco__process, node);
+    if (p->pid == pid && p->started && p->spawned && (!found || !p->has_exit))
+      found = p;
+  }
+  return found ? found : pco__departed_find(sb, pid);
 }
 
 static void process_start(pco__op *op) {
   pco__look_op *o = look_of(op);
-  pco__sandbox *sb = o->sandbox;
-  pco__error *err = pco__sandbox_check(sb);
-  for (pco__node *n = sb->processes.next; !err && n != &sb->processes;
-       n = n->next) {
-    pco__process *p = PCO_CONTAINER(n, pco__process, node);
-    if (p->pid != o->pid || !p->started || p->exec)
-      continue;
-    p->released = false; /* it has a handle again */
+  pco__error *err = pco__sandbox_check(o->sandbox);
+  pco__process *p = err ? NULL : find_process(o->sandbox, o->pid);
+  if (p) {
+    p->handles++; /* it has one more, or one again */
+    p->released = false;
     pco__process_ref(p);
     o->process = p;
-    break;
-  }
-  if (!err && !o->process)
+  } else if (!err) {
     err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL,
-                         "no process %lld was started by spawn in this sandbox",
+                         "no process %lld was started by spawn in this "
+                         "sandbox, or it ended long ago",
                          (long long)o->pid);
+  }
   pco__op_complete(op, err);
 }
 
@@ -371,10 +394,12 @@ static void info_start(pco__op *op) {
 
 static void look_destroy(pco__op *op) {
   pco__look_op *o = look_of(op);
-  for (size_t i = 0; i < o->n_processes; i++)
-    pco__process_unref(o->processes[i]);
-  free(o->processes);
-  pco__process_unref(o->process);
+  for (size_t i = 0; i < o->n_seen; i++)
+    pco__process_unref(o->seen[i].process);
+  free(o->seen);
+  /* A handle that nobody took. */
+  pco__say_farewell(op->loop, (pco__farewell){.process = o->process,
+                                              .how = PCO__FAREWELL_RELEASE});
   pco__sandbox_unref(o->sandbox);
 }
 

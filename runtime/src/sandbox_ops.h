@@ -72,14 +72,23 @@ extern const pco__op_class pco__destroy_class;
 extern const pco__op_class pco__backend_close_class;
 extern const pco__op_class pco__sandbox_close_class;
 
+/* A process as it was when it was looked at. */
+typedef struct pco__seen_process {
+  pco__process *process; /* a reference */
+  bool ended;
+  int code;   /* once it has */
+  int signal; /* or 0 */
+} pco__seen_process;
+
 /* processes, process, info: looked up on the loop's thread. */
 typedef struct pco__look_op {
   pco__op op;
   pco__sandbox *sandbox; /* a reference */
   int64_t pid;
-  pco__process *process;    /* process: a reference */
-  pco__process **processes; /* processes: references; owned */
-  size_t n_processes;
+  pco__process *process;   /* process: a reference */
+  pco__seen_process *seen; /* processes; owned */
+  size_t n_seen;
+  bool all;  /* processes: those that have ended, too */
   int state; /* info */
 } pco__look_op;
 

@@ -51,6 +51,9 @@
 ---@field backend string|portico.Backend|portico.sync.Backend|nil bwrap if nil
 ---@field backend_settings table<string, string|number|boolean>?
 
+---@class portico.ProcessesOptions: portico.CallOptions
+---@field all boolean? those that have ended, too
+
 -- What wait_for waits for: one of output and port.
 ---@class portico.Condition
 ---@field output string? a Lua pattern, for what is unread
@@ -146,6 +149,10 @@
 ---@class portico.ProcessEntry
 ---@field pid integer
 ---@field argv string[]
+---@field started number seconds since 1970
+---@field state "running"|"exited"
+---@field code integer? once it has exited, as in a Result
+---@field signal string? that ended it
 
 ---@class portico.EntryStat
 ---@field name string

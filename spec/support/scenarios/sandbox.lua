@@ -10,7 +10,15 @@ portable("Sandbox: info, processes, tostring", function(_, sb, t)
   local list = sb:processes()
   t:note("one", #list, list[1] and list[1].argv, list[1] and
     list[1].pid == p.pid)
+  t:note("running", list[1] and list[1].state, list[1] and list[1].code)
   p:kill()
+  t:note("over", #sb:processes(), #sb:processes({ all = false }))
+  local ended = sb:processes({ all = true })
+  t:note("all", #ended, ended[1] and ended[1].state, ended[1] and
+    ended[1].code, ended[1] and ended[1].signal, ended[1] and
+    ended[1].pid == p.pid)
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "all", sb.processes, sb,
+    { all = 1 })
   t:note("text", tostring(sb):find(sb.id, 1, true) ~= nil,
     tostring(sb.backend):find(t.backend, 1, true) ~= nil,
     type(tostring(sb.fs)), type(tostring(p)))
@@ -31,6 +39,22 @@ portable("Sandbox: process", function(_, sb, t)
   t:raises("InvalidArgumentError", "PCO_EINVAL", "zero", sb.process, sb, 0)
   t:raises("InvalidArgumentError", "PCO_EINVAL", "minus", sb.process, sb, -1)
   t:raises("InvalidArgumentError", "PCO_EINVAL", "nothing", sb.process, sb)
+end)
+
+portable("Sandbox: process that has ended", function(_, sb, t)
+  local pid
+  do
+    local p <close> = sb:spawn({ "false" })
+    t:note("code", p:wait().code)
+    pid = p.pid
+  end
+  collectgarbage()
+  collectgarbage()
+  local again = sb:process(pid)
+  t:note("kept", again:wait(), again:poll().code, again.argv)
+  t:note("read", again:read(), (again:signal("TERM")), again:kill().code)
+  t:try("write", again.write, again, "x")
+  t:note("close", again:close(), sb:process(pid):wait().code)
 end)
 
 portable("Sandbox: close", function(_, sb, t)
