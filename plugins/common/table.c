@@ -32,6 +32,15 @@ void plugin_entry_deinit(plugin_entry *e) {
 
 /* ---- ids ---------------------------------------------------------------- */
 
+/* The sandboxes of a process that forked are not its child's, who would end
+ * them by their ids. */
+static void lock(plugin_table *t) {
+  pthread_mutex_lock(&t->lock);
+  if (t->owner != getpid())
+    t->first = NULL;
+  t->owner = getpid();
+}
+
 /* Needs the lock. */
 static plugin_entry *find(const plugin_table *t, const char *id) {
   plugin_entry *e = t->first;
@@ -59,7 +68,7 @@ int plugin_check_name(const char *name, pco_error *err) {
 int plugin_table_add(plugin_table *t, plugin_entry *e, const char *wished,
                      const char *prefix, pco_error *err) {
   int rc = 0;
-  pthread_mutex_lock(&t->lock);
+  lock(t);
   if (wished && find(t, wished))
     rc = UV_EEXIST;
   else if (wished)
@@ -79,7 +88,7 @@ int plugin_table_add(plugin_table *t, plugin_entry *e, const char *wished,
 }
 
 void plugin_table_remove(plugin_table *t, plugin_entry *e) {
-  pthread_mutex_lock(&t->lock);
+  lock(t);
   plugin_entry **at = &t->first;
   while (*at && *at != e)
     at = &(*at)->next;
@@ -89,13 +98,13 @@ void plugin_table_remove(plugin_table *t, plugin_entry *e) {
 }
 
 void plugin_table_set_pidfd(plugin_table *t, plugin_entry *e, int pidfd) {
-  pthread_mutex_lock(&t->lock);
+  lock(t);
   e->pidfd = pidfd;
   pthread_mutex_unlock(&t->lock);
 }
 
 plugin_entry *plugin_table_lock_find(plugin_table *t, const char *id) {
-  pthread_mutex_lock(&t->lock);
+  lock(t);
   return find(t, id);
 }
 
@@ -147,7 +156,7 @@ void plugin_table_list(plugin_table *t, const pco_host *host, pco_op *op) {
   char machine[256] = "", owner[300];
   gethostname(machine, sizeof machine - 1);
   snprintf(owner, sizeof owner, "%s:%ld", machine, (long)getpid());
-  pthread_mutex_lock(&t->lock);
+  lock(t);
   size_t n = 0;
   for (const plugin_entry *e = t->first; e; e = e->next)
     n++;

@@ -15,12 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static pco_sandbox *table;
+static pid_t table_owner;
 static unsigned last_number;
 
 /* ---- the table ---------------------------------------------------------- */
+
+/* The sandboxes of a process that forked are not its child's. */
+static void lock_table(void) {
+  pthread_mutex_lock(&table_lock);
+  if (table_owner != getpid())
+    table = NULL;
+  table_owner = getpid();
+}
 
 /* Needs the lock. */
 static pco_sandbox *table_find(const char *id) {
@@ -43,7 +53,7 @@ static void table_unlink(pco_sandbox *s) {
 /* Gives s its id, the wished one or the next free number, and lists it. */
 static int table_add(pco_sandbox *s, const char *wished) {
   int rc = 0;
-  pthread_mutex_lock(&table_lock);
+  lock_table();
   if (wished && table_find(wished)) {
     rc = UV_EEXIST;
   } else {
@@ -62,7 +72,7 @@ static int table_add(pco_sandbox *s, const char *wished) {
 }
 
 static void table_remove(pco_sandbox *s) {
-  pthread_mutex_lock(&table_lock);
+  lock_table();
   if (s->listed)
     table_unlink(s);
   pthread_mutex_unlock(&table_lock);
@@ -191,7 +201,7 @@ static int null_destroy(pco_sandbox *s, pco_op *op) {
 static void end_unlisted(void *arg) {
   pco_backend *b = arg;
   for (pco_sandbox *s = b->sandboxes; s;) {
-    pthread_mutex_lock(&table_lock);
+    lock_table();
     bool doomed = !s->listed && !s->dead;
     pthread_mutex_unlock(&table_lock);
     if (!doomed) {
@@ -202,7 +212,7 @@ static void end_unlisted(void *arg) {
     null_end_processes(s);
     s = b->sandboxes; /* what was called may have changed the list */
   }
-  pthread_mutex_lock(&table_lock);
+  lock_table();
   b->posts--;
   pthread_mutex_unlock(&table_lock);
   null_backend_settle(b);
@@ -210,7 +220,7 @@ static void end_unlisted(void *arg) {
 
 static int null_destroy_id(pco_backend *b, const char *id, pco_op *op) {
   bool own = false;
-  pthread_mutex_lock(&table_lock);
+  lock_table();
   pco_sandbox *s = table_find(id);
   if (s) {
     pco_backend *owner = s->backend;
@@ -243,7 +253,7 @@ static pco_sandbox_info info_of(const pco_sandbox *s) {
 /* The lock is held while the host copies: sandboxes of other loops are shown,
  * and complete() calls nothing back. */
 static int null_list(pco_backend *b, pco_op *op) {
-  pthread_mutex_lock(&table_lock);
+  lock_table();
   size_t n = 0, i = 0;
   for (pco_sandbox *s = table; s; s = s->table_next)
     n++;
@@ -286,7 +296,7 @@ static int null_open(const pco_host *host, const pco_pair *settings, size_t n,
 void null_backend_settle(pco_backend *b) {
   if (!b->closing || b->handles)
     return;
-  pthread_mutex_lock(&table_lock);
+  lock_table();
   bool waits = b->posts > 0;
   pthread_mutex_unlock(&table_lock);
   if (waits)

@@ -47,7 +47,7 @@ static int backend_destroy(lua_State *L) {
 }
 
 static int backend_close(lua_State *L) {
-  pco__handle *h = pco__self(L, PCO__BACKEND, "backend.close");
+  pco__handle *h = pco__self_to_close(L, PCO__BACKEND, "backend.close");
   lua_settop(L, 2);
   if (h->closed) {
     lua_pushboolean(L, 0);

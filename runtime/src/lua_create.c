@@ -61,6 +61,9 @@ static pco__loop *choose_loop(lua_State *L, int options,
                       "portal must be a Portal of require \"portico.portal\" "
                       "(got %s)",
                       luaL_typename(L, -1));
+  if (p && pco__is_parents(lua, p->generation))
+    pco__raise_new(L, PCO_EFORKED, operation,
+                   "the portal belongs to the parent process");
   if (given)
     lua_pop(L, 1);
   if (!pco__is_sync(L)) {

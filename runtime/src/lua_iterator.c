@@ -163,7 +163,7 @@ static int iterator_next(lua_State *L) {
 }
 
 static int iterator_close(lua_State *L) {
-  pco__handle *it = pco__self(L, PCO__ITERATOR, "iterator.close");
+  pco__handle *it = pco__self_to_close(L, PCO__ITERATOR, "iterator.close");
   bool first = !it->closed;
   close_iterator(L, 1);
   lua_pushboolean(L, first);

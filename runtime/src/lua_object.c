@@ -93,7 +93,7 @@ static bool is_heavy(const pco__handle *h) {
 
 /* Closed now, for whoever asks and for the count. */
 static void note_closed(pco__handle *h) {
-  if (is_heavy(h) && !h->closed)
+  if (is_heavy(h) && !h->closed && !pco__is_parents(h->lua, h->generation))
     h->lua->unclosed--;
   h->closed = true;
 }
@@ -116,7 +116,7 @@ static int handle_gc(lua_State *L) {
     return 0;
   pco__chunks_free(&h->unread);
   pco__lines_free(h->lines);
-  if (!pco__runtime_forked(&h->lua->runtime))
+  if (!pco__is_parents(h->lua, h->generation))
     let_go(L, h);
   h->collected = true;
   note_closed(h);
@@ -173,6 +173,7 @@ pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
   h->kind = kind;
   h->lua = lua;
   h->loop = loop;
+  h->generation = lua->runtime.generation;
   h->sync = sync;
   lua->unclosed += is_heavy(h);
   pco__chunks_init(&h->unread);
@@ -300,13 +301,34 @@ static void wrong_self(lua_State *L, int kind, const char *operation) {
                  pco__class_names[kind], dot ? dot + 1 : operation);
 }
 
+bool pco__is_parents(const pco__lua *lua, unsigned generation) {
+  return generation != lua->runtime.generation ||
+         pco__runtime_forked(&lua->runtime);
+}
+
+/* In a forked child: the tasks are the parent's, too. */
+static void begin_anew(lua_State *L, pco__lua *lua, const char *operation) {
+  if (lua->driving)
+    pco__raise_new(L, PCO_EFORKED, operation,
+                   "this program was forked inside of run, which belongs to "
+                   "the parent process: let it end in the child, then start "
+                   "anew");
+  int rc = pco__runtime_renew(&lua->runtime);
+  if (rc < 0)
+    pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL), operation,
+               0);
+  pco__list_init(&lua->ready);
+  pco__list_init(&lua->tasks);
+  lua->n_tasks = 0;
+  lua->unclosed = 0;
+}
+
 void pco__check_caller(lua_State *L, const char *operation, bool allow) {
   pco__lua *lua = pco__lua_of(L);
   if (!lua->main) /* a finalizer that lua_close calls after ours */
     pco__raise_new(L, PCO_ECLOSED, operation, "the Lua state is being closed");
   if (pco__runtime_forked(&lua->runtime))
-    pco__raise_new(L, PCO_EFORKED, operation,
-                   "this program was forked; start anew in the child");
+    begin_anew(L, lua, operation);
   if (pco__is_sync(L) && lua->current && !allow)
     pco__raise_new(L, PCO_ESYNC, operation,
                    "%s of portico.sync was called inside an async task, where "
@@ -316,7 +338,8 @@ void pco__check_caller(lua_State *L, const char *operation, bool allow) {
                    operation, operation);
 }
 
-pco__handle *pco__self(lua_State *L, int kind, const char *operation) {
+/* Checks what argument 1 is. */
+static pco__handle *find_self(lua_State *L, int kind, const char *operation) {
   if (!lua_istable(L, 1) || !has_class(L, 1, kind, pco__is_sync(L)))
     wrong_self(L, kind, operation);
   int at = 1;
@@ -329,7 +352,32 @@ pco__handle *pco__self(lua_State *L, int kind, const char *operation) {
   if (!h || h->kind != (kind == PCO__FILESYSTEM ? PCO__SANDBOX : kind))
     wrong_self(L, kind, operation);
   lua_settop(L, kind == PCO__FILESYSTEM ? at - 1 : lua_gettop(L));
+  return h;
+}
+
+static void refuse_parents(lua_State *L, const pco__handle *h,
+                           const char *operation) {
+  pco__lua *lua = pco__lua_of(L);
+  if (lua->main && pco__is_parents(lua, h->generation))
+    pco__raise_new(L, PCO_EFORKED, operation,
+                   "this program was forked, and this %s belongs to the "
+                   "parent process: make a new one in the child",
+                   pco__class_names[h->kind]);
+}
+
+pco__handle *pco__self(lua_State *L, int kind, const char *operation) {
+  pco__handle *h = find_self(L, kind, operation);
+  refuse_parents(L, h, operation);
   pco__check_caller(L, operation, h->allow_in_tasks);
+  return h;
+}
+
+pco__handle *pco__self_to_close(lua_State *L, int kind, const char *operation) {
+  pco__handle *h = find_self(L, kind, operation);
+  if (pco__lua_of(L)->main && pco__is_parents(h->lua, h->generation))
+    pco__mark_closed(L, 1);
+  else
+    pco__check_caller(L, operation, h->allow_in_tasks);
   return h;
 }
 

@@ -28,7 +28,7 @@ static int portal_open(lua_State *L) {
 /* core.portal_close(self, options) */
 static int portal_close(lua_State *L) {
   static const char *const known[] = {NULL};
-  pco__handle *h = pco__self(L, PCO__PORTAL, "portal.close");
+  pco__handle *h = pco__self_to_close(L, PCO__PORTAL, "portal.close");
   pco__check_options(L, 2, "portal.close", known);
   if (h->closed) {
     lua_pushboolean(L, 0);

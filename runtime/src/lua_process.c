@@ -211,7 +211,7 @@ static int process_kill(lua_State *L) {
 }
 
 static int process_close(lua_State *L) {
-  pco__handle *h = pco__self(L, PCO__PROCESS, "process.close");
+  pco__handle *h = pco__self_to_close(L, PCO__PROCESS, "process.close");
   if (h->closed) {
     lua_pushboolean(L, 0);
     return 1;

@@ -175,7 +175,7 @@ static int sandbox_info(lua_State *L) {
 }
 
 static int sandbox_close(lua_State *L) {
-  pco__handle *h = pco__self(L, PCO__SANDBOX, "sandbox.close");
+  pco__handle *h = pco__self_to_close(L, PCO__SANDBOX, "sandbox.close");
   lua_settop(L, 2);
   if (h->closed) {
     lua_pushboolean(L, 0);

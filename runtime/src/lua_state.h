@@ -62,6 +62,7 @@ typedef struct pco__handle {
   pco__lua *lua;
   pco__loop *loop;
   pco__portal *portal; /* a reference; NULL in the async facade */
+  unsigned generation; /* of the runtime that it is of */
   bool sync;
   bool collected; /* its __gc ran: closed, and nothing is left in it */
   bool closed;
@@ -96,6 +97,11 @@ pco__handle *pco__handle_at(lua_State *L, int idx);
 pco__handle *pco__self(lua_State *L, int kind, const char *operation);
 /* The same, and raises ClosedError if it is closed. */
 pco__handle *pco__open_self(lua_State *L, int kind, const char *operation);
+/* pco__self for a method that closes.  In a child that the host forked it marks
+ * the object closed and does no more: what it stands for is the parent's. */
+pco__handle *pco__self_to_close(lua_State *L, int kind, const char *operation);
+/* True for what was made before the host forked this process. */
+bool pco__is_parents(const pco__lua *lua, unsigned generation);
 /* What of the object at 1 is closed, as a word: itself or its sandbox; NULL: it
  * is open. */
 const char *pco__closed_part(lua_State *L, const pco__handle *h, int kind);
@@ -109,7 +115,9 @@ void pco__close_children(lua_State *L, int parent);
 /* Before the one with this id is destroyed: the same for it alone; true if it
  * was on another portal, and so is closed now. */
 bool pco__close_child(lua_State *L, int parent, const char *id);
-/* Refuses a sync call inside an async task, and any call after a fork. */
+/* Refuses a sync call inside an async task.  After a fork the runtime is
+ * renewed here, or the call refused in what still runs of the parent's tasks.
+ */
 void pco__check_caller(lua_State *L, const char *operation, bool allow);
 
 /* Closures for the tables of core functions. */

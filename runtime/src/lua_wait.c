@@ -40,6 +40,8 @@ enum { BOX_ON_OUTPUT = 1, BOX_INPUT, BOX_ERROR, BOX_N_VALUES = BOX_ERROR };
 
 typedef struct box {
   pco__op *op; /* a reference */
+  const pco__lua *lua;
+  unsigned generation; /* of the runtime that it is of */
   pco__portal *portal;
   pco__chunks chunks; /* taken from an exec, for callbacks */
   bool calls_back;    /* an exec with functions or tee */
@@ -72,7 +74,7 @@ static void empty_box(box *b) {
   if (!op)
     return;
   b->op = NULL;
-  if (pco__runtime_forked(op->loop->runtime))
+  if (pco__is_parents(b->lua, b->generation))
     return;
   if (b->submitted)
     pco__op_cancel(op, PCO_ECANCELED);
@@ -108,6 +110,8 @@ pco__op *pco__new_op(lua_State *L, const pco__op_class *cls, size_t size,
   luaL_checkstack(L, 8, "out of stack");
   box *b = lua_newuserdatauv(L, sizeof *b, BOX_N_VALUES);
   memset(b, 0, sizeof *b);
+  b->lua = pco__lua_of(L);
+  b->generation = b->lua->runtime.generation;
   pco__chunks_init(&b->chunks);
   push_box_metatable(L);
   lua_setmetatable(L, -2);
@@ -276,12 +280,24 @@ static void leave_callback(lua_State *L, const box *b) {
     *nesting(lua) = b->nested;
 }
 
+/* The callback forked the host, and this is the child: the call is the parent's
+ * and never ends here.  An error of the callback is on top. */
+static void forked_in_callback(lua_State *L, const box *b, int status) {
+  if (status != LUA_OK && status != LUA_YIELD)
+    lua_error(L);
+  pco__raise_new(L, PCO_EFORKED, b->op->cls->name,
+                 "this program was forked by a callback of this call, which "
+                 "belongs to the parent process");
+}
+
 /* What a callback left, however it came back. */
 static void after_call(lua_State *L, int at, int status) {
   box *b = (box *)lua_touserdata(L, at);
   int call = b->call;
   b->call = NO_CALL;
   leave_callback(L, b);
+  if (pco__is_parents(b->lua, b->generation))
+    forked_in_callback(L, b, status);
   if (status != LUA_OK && status != LUA_YIELD) {
     callback_failed(L, at);
   } else if (call == INPUT_CALL) {

@@ -53,6 +53,23 @@ bool pco__runtime_forked(const pco__runtime *rt) {
   return *(volatile unsigned char *)rt->not_forked == 0;
 }
 
+int pco__runtime_renew(pco__runtime *rt) {
+  unsigned char *old = rt->not_forked;
+  int rc = map_fork_page(rt);
+  if (rc < 0)
+    return rc;
+  munmap(old, (size_t)sysconf(_SC_PAGESIZE));
+  /* A thread that did not come along may hold the locks. */
+  pthread_mutex_init(&rt->lock, NULL);
+  bool logs = atomic_load(&rt->log.enabled);
+  pco__log_init(&rt->log);
+  atomic_store(&rt->log.enabled, logs);
+  pco__list_init(&rt->portals);
+  rt->loop_open = false;
+  rt->generation++;
+  return 0;
+}
+
 int pco__runtime_loop(pco__runtime *rt, pco__loop **out) {
   *out = &rt->loop;
   if (rt->loop_open)

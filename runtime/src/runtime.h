@@ -19,6 +19,7 @@ typedef struct pco__runtime {
   int image_fd;              /* sealed memfd of the agent, -1 until needed */
   pco__node portals;         /* of pco__portal.node; the state's thread only */
   unsigned char *not_forked; /* a page that reads 0 in a forked child */
+  unsigned generation;       /* how often it was renewed */
   bool stdio[3]; /* numbers that are ours: /dev/null where the host has none */
 } pco__runtime;
 
@@ -34,7 +35,13 @@ int pco__runtime_loop(pco__runtime *rt, pco__loop **out);
  * into it as its standard output, and libuv aborts when it has to close one.
  * [the state's thread] */
 void pco__runtime_occupy_stdio(pco__runtime *rt);
-/* True in a child that the host forked: nothing here may be used. */
+/* True in a child that the host forked: nothing here may be used, until it is
+ * renewed. */
 bool pco__runtime_forked(const pco__runtime *rt);
+/* Begins anew in a forked child, of the next generation.  The loops and all
+ * that lives on them are the parent's: they are forgotten, not touched, and
+ * their memory and descriptors stay until the child ends.  Returns 0 or a libuv
+ * error.  [the state's thread] */
+int pco__runtime_renew(pco__runtime *rt);
 
 #endif /* PCO_RUNTIME_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Portico inside a C program that lives on: what it leaves alone (signal
- * dispositions, the host's own children (case 44), descriptors, threads),
- * lua_close in every state of its objects, and a host that forks.
+ * dispositions, the host's own children (case 44), descriptors, threads), and
+ * lua_close in every state of its objects.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -159,54 +159,11 @@ static void test_close(void) {
      "lua_close leaves no child");
 }
 
-/* ---- a host that forks -----------------------------------------------------
- */
-
-static const char in_child[] =
-    "local function code(f, ...)\n"
-    "  local ok, e = pcall(f, ...)\n"
-    "  assert(not ok and e.code == 'PCO_EFORKED', tostring(e))\n"
-    "end\n"
-    "code(s.exec, s, {'true'})\n"
-    "code(s.fs.read, s.fs, 'x')\n"
-    "code(p.wait, p)\n"
-    "code(s.close, s)\n"
-    "code(require'portico.sync'.sandbox, {backend = BACKEND})\n"
-    "code(require'portico'.run, print)\n";
-
-static void test_fork(void) {
-  lua_State *L = new_state();
-  ok(lua_host_run(L, "s = require'portico.sync'.sandbox{backend=BACKEND}\n"
-                     "p = s:spawn('sleep 100')\n"
-                     "a = require'portico'\n"
-                     "a.run(function() t = a.sandbox{backend=BACKEND} end)\n"),
-     "sandboxes are open");
-  pid_t pid = fork();
-  if (pid == 0) {
-    alarm(10);
-    bool good = lua_host_run(L, in_child);
-    lua_close(L);
-    _exit(good ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-     "a forked child is refused, and may close its state");
-  ok(lua_host_run(L,
-                  "assert(p:poll() == nil)\n"
-                  "assert(s:exec('echo x').stdout == 'x\\n')\n"
-                  "a.run(function() assert(t:exec('exit 5').code == 5) end)\n"
-                  "s:close() t:close()"),
-     "the parent's sandboxes are unharmed");
-  lua_close(L);
-}
-
 static void tests(const char *name) {
   backend = name;
   test_manners();
   test_ignored_children();
   test_close();
-  test_fork();
 }
 
 int main(int argc, char **argv) {
