@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "runtime.h"
 
@@ -184,9 +185,13 @@ void pco__timer_stop(pco__loop *loop, pco__timer *timer) {
 
 /* The parts of libuv that open descriptors. */
 static int open_uv(pco__loop *loop) {
+  loop->uv.backend_fd = -1;
   int rc = uv_loop_init(&loop->uv);
-  if (rc < 0)
+  if (rc < 0) { /* libuv forgets its first descriptor if it gets no second */
+    if (loop->uv.backend_fd >= 0)
+      close(loop->uv.backend_fd);
     return rc;
+  }
   rc = uv_async_init(&loop->uv, &loop->wakeup, on_wakeup);
   if (rc < 0) /* it may have made its descriptor already; the loop owns it */
     uv_loop_close(&loop->uv);
