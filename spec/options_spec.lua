@@ -150,11 +150,29 @@ describe("options", function()
       end)
     end
   end
-  for _, name in ipairs({ "write", "append" }) do
-    holds("WriteFileOptions", "FileSystem:" .. name, function()
-      sb.fs[name](sb.fs, "/x", "", bad)
+  for class, name in pairs({
+    WriteFileOptions = "write", AppendFileOptions = "append",
+    SymlinkOptions = "symlink",
+  }) do
+    holds(class, "FileSystem:" .. name, function()
+      sb.fs[name](sb.fs, "/x", "y", bad)
     end)
   end
+  holds("FileOptions", "FileSystem:chmod", function()
+    sb.fs:chmod("/x", 0, bad)
+  end)
+  holds("FileOptions", "FileSystem:chown", function()
+    sb.fs:chown("/x", 0, 0, bad)
+  end)
+  holds("FileOptions", "FileSystem:usage", function()
+    sb.fs:usage("/x", bad)
+  end)
+  holds("CallOptions", "FileSystem:readlink", function()
+    sb.fs:readlink("/x", bad)
+  end)
+  holds("TemporaryOptions", "FileSystem:mktemp", function()
+    sb.fs:mktemp(bad)
+  end)
   holds("RenameOptions", "FileSystem:rename", function()
     sb.fs:rename("/x", "/y", bad)
   end)

@@ -163,6 +163,7 @@ local function argument(name, objects)
     path = "f", source = "f", target = "g", data = "x", id = "no-such-id",
     name = "null", command = { "true" }, pid = objects.process.pid,
     seconds = 0, fn = function() end, functions = {}, err = nil,
+    mode = 384, user = 0, pattern = "*",
     settings = nil, options = nil, condition = { output = "x" },
   }
   return good[name]

@@ -128,6 +128,21 @@ static void handle(pco_agent *a, pco_frame *f, const pco_request *r) {
   case PCO_WIRE_RENAME:
     pco_fs_rename(a, r);
     break;
+  case PCO_WIRE_CHMOD:
+    pco_fs_chmod(a, r);
+    break;
+  case PCO_WIRE_CHOWN:
+    pco_fs_chown(a, r);
+    break;
+  case PCO_WIRE_SYMLINK:
+    pco_fs_symlink(a, r);
+    break;
+  case PCO_WIRE_MKTEMP:
+    pco_fs_mktemp(a, r);
+    break;
+  case PCO_WIRE_USAGE:
+    pco_fs_usage(a, r);
+    break;
   default: /* PCO_WIRE_DATA: pco_request_parse() lets no other type through */
     if (!pco_jobs_data(a, r))
       pco_agent_protocol_error(a);

@@ -20,6 +20,11 @@ void pco_fs_write(pco_agent *a, const pco_request *r);
 void pco_fs_mkdir(pco_agent *a, const pco_request *r);
 void pco_fs_remove(pco_agent *a, const pco_request *r);
 void pco_fs_rename(pco_agent *a, const pco_request *r);
+void pco_fs_chmod(pco_agent *a, const pco_request *r);
+void pco_fs_chown(pco_agent *a, const pco_request *r);
+void pco_fs_symlink(pco_agent *a, const pco_request *r);
+void pco_fs_mktemp(pco_agent *a, const pco_request *r);
+void pco_fs_usage(pco_agent *a, const pco_request *r);
 
 /* ---- what they share (fs_common.c) -------------------------------------- */
 
@@ -30,6 +35,16 @@ bool pco_fs_path(pco_agent *a, const pco_request *r, uint16_t tag,
 /* Answers an error of a walk (negative errno): leaving the root becomes EACCES
  * with a sentence. */
 void pco_fs_walk_error(pco_agent *a, uint64_t op, int rc, const char *path);
+/* Answers what an operation came to: 0, or a negative errno.  `step` says what
+ * was tried, "changing the mode"; NULL: the path says enough. */
+void pco_fs_done(pco_agent *a, uint64_t op, int rc, const char *path,
+                 const char *step);
+/* Finds "USER", "USER:GROUP" or ":GROUP"; what is not named becomes -1.  False
+ * after answering, if there is no such one. */
+bool pco_fs_owner(pco_agent *a, const pco_request *r, const char *path,
+                  uid_t *uid, gid_t *gid);
+/* Fills in the last '*' of a pattern, so that nobody else has that name. */
+int pco_fs_random_name(const char *pattern, char name[NAME_MAX + 1]);
 /* The PCO_WALK_* flags of a request. */
 int pco_fs_walk_flags(const pco_request *r);
 bool pco_fs_flag(const pco_request *r, unsigned flag);

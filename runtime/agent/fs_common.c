@@ -6,9 +6,12 @@
 
 #include "portico/plugin.h"
 
+#include "users.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 bool pco_fs_flag(const pco_request *r, unsigned flag) {
   return (pco_request_number(r, PCO_TAG_FLAGS) & flag) != 0;
@@ -42,6 +45,55 @@ void pco_fs_walk_error(pco_agent *a, uint64_t op, int rc, const char *path) {
            "settings.root = \"/\" to lift this)",
            a->paths.root);
   pco_answer_error(a, op, EACCES, path, message);
+}
+
+void pco_fs_done(pco_agent *a, uint64_t op, int rc, const char *path,
+                 const char *step) {
+  char message[256];
+  if (rc == 0) {
+    pco_answer_empty(a, op);
+  } else if (rc == -EXDEV || !step) {
+    pco_fs_walk_error(a, op, rc, path);
+  } else {
+    snprintf(message, sizeof message, "%s: %s", step, strerror(-rc));
+    pco_answer_error(a, op, -rc, path, message);
+  }
+}
+
+bool pco_fs_owner(pco_agent *a, const pco_request *r, const char *path,
+                  uid_t *uid, gid_t *gid) {
+  char spec[512], message[640];
+  const char *missing;
+  pco_text t = pco_request_text(r, PCO_TAG_USER);
+  size_t len = t.len < sizeof spec ? t.len : sizeof spec - 1;
+  memcpy(spec, t.s, len);
+  spec[len] = 0;
+  int rc = pco_owner_find(spec, uid, gid, &missing);
+  if (rc == 0)
+    return true;
+  bool group = missing != spec;
+  snprintf(message, sizeof message,
+           "there is no %s \"%s\" in the sandbox's %s (a number works always)",
+           group ? "group" : "user", missing,
+           group ? "/etc/group" : "/etc/passwd");
+  pco_answer_error(a, r->op, EINVAL, path, message);
+  return false;
+}
+
+int pco_fs_random_name(const char *pattern, char name[NAME_MAX + 1]) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+  unsigned char random[10];
+  char text[sizeof random + 1];
+  const char *star = strrchr(pattern, '*');
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    return -EIO;
+  for (size_t i = 0; i < sizeof random; i++)
+    text[i] = letters[random[i] % (sizeof letters - 1)];
+  text[sizeof random] = 0;
+  int before = star ? (int)(star - pattern) : (int)strlen(pattern);
+  int n = snprintf(name, NAME_MAX + 1, "%.*s%s%s", before, pattern, text,
+                   star ? star + 1 : "");
+  return n <= NAME_MAX ? 0 : -ENAMETOOLONG;
 }
 
 static unsigned type_of(mode_t mode) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * WRITE: atomic replacement of a file, or appending to one.
+ * WRITE: atomic replacement of a file, or appending to one or writing into it.
  *
  * The new content goes to a file with a random name beside the target, which
  * takes the target's name once the last DATA came: a reader sees the old or the
@@ -23,8 +23,12 @@
 
 typedef struct write_job {
   pco_job head;
-  int fd;  /* of the temporary file, or of the target when appending */
-  int dir; /* that holds both; -1 when appending */
+  int fd;  /* of the temporary file, or of the target itself */
+  int dir; /* that holds both */
+  bool sync;
+  uid_t uid; /* whom it is to belong to; -1: nothing asked */
+  gid_t gid;
+  const char *failed; /* what was tried when it failed; NULL: nothing to say */
   char target[NAME_MAX + 1];
   char temporary[48]; /* "" if there is none to be removed */
 } write_job;
@@ -53,7 +57,7 @@ static int write_all(int fd, const char *p, size_t len) {
   return 0;
 }
 
-static int commit(write_job *w) {
+static int take_name(write_job *w) {
   if (!w->temporary[0])
     return 0;
   if (renameat(w->dir, w->temporary, w->dir, w->target) != 0)
@@ -62,17 +66,38 @@ static int commit(write_job *w) {
   return 0;
 }
 
+/* The name is on the disk once its directory is; one that may not be read
+ * cannot be asked to. */
+static int sync_directory(const write_job *w) {
+  int fd = openat(w->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return errno == EACCES ? 0 : -errno;
+  int rc = fsync(fd) == 0 || errno == EINVAL ? 0 : -errno;
+  close(fd);
+  return rc;
+}
+
+static int commit(write_job *w) {
+  w->failed = "writing to the disk";
+  if (w->sync && fsync(w->fd) != 0)
+    return -errno;
+  w->failed = "giving it its name";
+  int rc = take_name(w);
+  if (rc != 0 || !w->sync)
+    return rc;
+  w->failed = "writing its directory to the disk";
+  return sync_directory(w);
+}
+
 static bool on_data(pco_agent *a, pco_job *j, const pco_request *r) {
   write_job *w = (write_job *)j;
+  w->failed = "writing";
   int rc = write_all(w->fd, r->data.s, r->data.len);
   if (rc == 0 && r->more)
     return true;
   if (rc == 0)
     rc = commit(w);
-  if (rc == 0)
-    pco_answer_empty(a, j->op);
-  else
-    pco_answer_error(a, j->op, -rc, j->path, NULL);
+  pco_fs_done(a, j->op, rc, j->path, w->failed);
   return false;
 }
 
@@ -84,18 +109,30 @@ static mode_t current_umask(void) {
   return mask;
 }
 
+/* Gives the file to whom it is to belong. */
+static int give(write_job *w) {
+  if (w->uid == (uid_t)-1 && w->gid == (gid_t)-1)
+    return 0;
+  w->failed = "changing the owner";
+  return fchown(w->fd, w->uid, w->gid) == 0 ? 0 : -errno;
+}
+
 /* Mode and owner of the new file: as asked for, else as the old file's, else as
  * any new file's.  A set-id bit does not go over to another owner. */
-static int dress(int fd, const pco_request *r, const pco_place *at) {
+static int dress(write_job *w, const pco_request *r, const pco_place *at) {
   mode_t mode = 0666 & ~current_umask();
   if (at->fd >= 0) {
     mode = at->st.st_mode & 07777;
-    if (fchown(fd, at->st.st_uid, at->st.st_gid) != 0)
+    if (fchown(w->fd, at->st.st_uid, at->st.st_gid) != 0)
       mode &= ~(mode_t)06000;
   }
+  int rc = give(w);
+  if (rc != 0)
+    return rc;
   if (pco_request_has(r, PCO_TAG_MODE))
     mode = (mode_t)pco_request_number(r, PCO_TAG_MODE);
-  return fchmod(fd, mode) == 0 ? 0 : -errno;
+  w->failed = "changing the mode";
+  return fchmod(w->fd, mode) == 0 ? 0 : -errno;
 }
 
 static int open_temporary(write_job *w) {
@@ -127,18 +164,17 @@ static int writable(const pco_place *at, const char **message) {
 
 static int start_replace(write_job *w, const pco_request *r,
                          const pco_place *at) {
-  w->dir = fcntl(pco_place_dir(at), F_DUPFD_CLOEXEC, 3);
-  if (w->dir < 0)
-    return -errno;
   memcpy(w->target, at->name, sizeof w->target);
   int rc = open_temporary(w);
-  return rc == 0 ? dress(w->fd, r, at) : rc;
+  return rc == 0 ? dress(w, r, at) : rc;
 }
 
-static int start_append(write_job *w, const pco_request *r, const pco_place *at,
-                        const char **message) {
+/* Opens the file itself, to append to it or to write it anew. */
+static int start_in_place(write_job *w, const pco_request *r,
+                          const pco_place *at, const char **message) {
   struct stat st;
-  w->fd = pco_place_open(at, O_WRONLY | O_APPEND | O_CREAT, 0666);
+  int how = pco_fs_flag(r, PCO_FS_APPEND) ? O_APPEND : 0;
+  w->fd = pco_place_open(at, O_WRONLY | O_CREAT | how, 0666);
   if (w->fd < 0)
     return w->fd;
   if (fstat(w->fd, &st) != 0)
@@ -147,15 +183,35 @@ static int start_append(write_job *w, const pco_request *r, const pco_place *at,
     *message = NOT_REGULAR;
     return -EINVAL;
   }
+  int rc = give(w);
+  if (rc != 0)
+    return rc;
   mode_t mode = (mode_t)pco_request_number(r, PCO_TAG_MODE);
+  w->failed = "changing the mode";
   if (pco_request_has(r, PCO_TAG_MODE) && fchmod(w->fd, mode) != 0)
     return -errno;
-  return 0;
+  w->failed = "emptying it";
+  return how || ftruncate(w->fd, 0) == 0 ? 0 : -errno;
+}
+
+/* Begins at the place that the walk found, whose directory is kept. */
+static int start_at(write_job *w, const pco_request *r, const pco_place *at,
+                    const char **message) {
+  w->dir = fcntl(pco_place_dir(at), F_DUPFD_CLOEXEC, 3);
+  if (w->dir < 0)
+    return -errno;
+  int rc = pco_fs_flag(r, PCO_FS_APPEND | PCO_FS_IN_PLACE)
+               ? start_in_place(w, r, at, message)
+               : start_replace(w, r, at);
+  if (rc == -ESTALE) { /* to be tried again */
+    close(w->dir);
+    w->dir = -1;
+  }
+  return rc;
 }
 
 static int start(pco_agent *a, write_job *w, const pco_request *r,
                  const char **message) {
-  bool append = pco_fs_flag(r, PCO_FS_APPEND);
   int rc = -ESTALE;
   *message = NULL;
   for (int i = 0; rc == -ESTALE && i < PCO_WALK_RETRIES; i++) {
@@ -165,7 +221,7 @@ static int start(pco_agent *a, write_job *w, const pco_request *r,
       break;
     rc = writable(&at, message);
     if (rc == 0)
-      rc = append ? start_append(w, r, &at, message) : start_replace(w, r, &at);
+      rc = start_at(w, r, &at, message);
     pco_place_deinit(&at);
   }
   return rc;
@@ -174,7 +230,11 @@ static int start(pco_agent *a, write_job *w, const pco_request *r,
 void pco_fs_write(pco_agent *a, const pco_request *r) {
   char path[PATH_MAX];
   const char *message;
-  if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
+  uid_t uid = (uid_t)-1;
+  gid_t gid = (gid_t)-1;
+  if (!pco_fs_path(a, r, PCO_TAG_PATH, path) ||
+      (pco_request_text(r, PCO_TAG_USER).s &&
+       !pco_fs_owner(a, r, path, &uid, &gid)))
     return;
   write_job *w = pco_job_create(a, sizeof *w, r, path);
   if (!w)
@@ -183,6 +243,9 @@ void pco_fs_write(pco_agent *a, const pco_request *r) {
   w->head.destroy = destroy;
   w->fd = -1;
   w->dir = -1;
+  w->uid = uid;
+  w->gid = gid;
+  w->sync = pco_fs_flag(r, PCO_FS_SYNC);
   int rc = start(a, w, r, &message);
   if (rc == 0) {
     pco_job_start(a, &w->head);
@@ -191,6 +254,6 @@ void pco_fs_write(pco_agent *a, const pco_request *r) {
   if (message)
     pco_answer_error(a, r->op, -rc, path, message);
   else
-    pco_fs_walk_error(a, r->op, rc, path);
+    pco_fs_done(a, r->op, rc, path, w->failed);
   destroy(&w->head);
 }

@@ -163,3 +163,65 @@ int pco_user_find(const char *spec, pco_user *out) {
   }
   return *spec >= '0' && *spec <= '9' ? find_number(spec, out) : rc;
 }
+
+/* ---- owners of files ----------------------------------------------------- */
+
+static int find_group(const char *name, gid_t *gid) {
+  char *text;
+  int rc = slurp("/etc/group", &text);
+  if (rc != 0)
+    return rc;
+  char *at = text;
+  rc = -ENOENT;
+  for (char *line; rc != 0 && (line = next_line(&at));) {
+    char *f[4];
+    unsigned id;
+    split(line, f, 4);
+    if (*f[0] && strcmp(f[0], name) == 0 && number(f[2], &id)) {
+      *gid = id;
+      rc = 0;
+    }
+  }
+  free(text);
+  return rc;
+}
+
+static int find_uid(const char *name, uid_t *uid) {
+  static pco_user user;
+  unsigned id;
+  if (number(name, &id)) {
+    *uid = id;
+    return 0;
+  }
+  int rc = find_line(name, 0, &user);
+  *uid = user.uid;
+  return rc;
+}
+
+static int find_gid(const char *name, gid_t *gid) {
+  unsigned id;
+  if (!number(name, &id))
+    return find_group(name, gid);
+  *gid = id;
+  return 0;
+}
+
+int pco_owner_find(const char *spec, uid_t *uid, gid_t *gid,
+                   const char **missing) {
+  char user[256];
+  size_t len = strcspn(spec, ":");
+  const char *group = spec[len] ? spec + len + 1 : "";
+  *uid = (uid_t)-1;
+  *gid = (gid_t)-1;
+  *missing = spec;
+  if (len >= sizeof user)
+    return -ENOENT;
+  memcpy(user, spec, len);
+  user[len] = 0;
+  int rc = len ? find_uid(user, uid) : 0;
+  if (rc == 0 && *group) {
+    *missing = group;
+    rc = find_gid(group, gid);
+  }
+  return rc;
+}

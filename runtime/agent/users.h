@@ -31,4 +31,10 @@ int pco_user_find(const char *spec, pco_user *out);
 /* As above, by number; never fails: what is not known is made from it. */
 void pco_user_of_uid(uid_t uid, pco_user *out);
 
+/* Finds whom a file is to belong to: "USER", "USER:GROUP" or ":GROUP", names or
+ * numbers; what is not named becomes -1.  0, or -ENOENT with the part that
+ * nobody has in *missing (within spec). */
+int pco_owner_find(const char *spec, uid_t *uid, gid_t *gid,
+                   const char **missing);
+
 #endif /* PCO_USERS_H */

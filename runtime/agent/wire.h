@@ -41,12 +41,11 @@
  *   SHUTDOWN                        REPLY, then every process of the sandbox
  *                                   is killed and the stream ends
  *   KILL_ALL                        REPLY: SURVIVOR*; every command is dead
- *   CANCEL                          nothing; `op` is that of a STAT .. RENAME
- *                                   request, which is then answered at once:
- *                                   ERROR ECANCELED, or its real answer if that
- *                                   was on its way.  An unknown op is ignored.
- *   SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT] [GRACE] STDIO x3
- *             [LIMIT_MEMORY] [LIMIT_PIDS] [LIMIT_CPUS] [LIMIT_OPEN_FILES]
+ *   CANCEL                          nothing; `op` is that of a file request
+ *                                   (STAT .. RENAME, CHMOD ..), which is then
+ * answered at once: ERROR ECANCELED, or its real answer if that was on its way.
+ * An unknown op is ignored. SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT]
+ * [GRACE] STDIO x3 [LIMIT_MEMORY] [LIMIT_PIDS] [LIMIT_CPUS] [LIMIT_OPEN_FILES]
  *             descriptors: one for each STDIO that is PCO_STDIO_FD, in order
  *                                   STARTED: PID, later EXIT (final): CODE
  *                                   [SIGNAL] REASON [DURATION] [LIMIT]
@@ -63,13 +62,18 @@
  *   LIST      PATH FLAGS            REPLY: ENTRY*, frames with MORE first
  *   READ      PATH FLAGS [OFFSET] [LENGTH]
  *                                   DATA with MORE, the last without
- *   WRITE     PATH FLAGS [MODE]     then DATA frames of the same op from the
- *                                   host, the last without MORE; REPLY or ERROR
- *                                   (an ERROR may come early; the host may have
- *                                   sent DATA by then, which is dropped)
- *   MKDIR     PATH FLAGS [MODE]     REPLY
- *   REMOVE    PATH FLAGS            REPLY
- *   RENAME    PATH TARGET_PATH FLAGS   REPLY
+ *   WRITE     PATH FLAGS [MODE] [USER]  then DATA frames of the same op from
+ * the host, the last without MORE; REPLY or ERROR (an ERROR may come early; the
+ * host may have sent DATA by then, which is dropped) MKDIR     PATH FLAGS
+ * [MODE]     REPLY REMOVE    PATH FLAGS            REPLY RENAME    PATH
+ * TARGET_PATH FLAGS   REPLY CHMOD     PATH FLAGS MODE       REPLY CHOWN PATH
+ * FLAGS USER       REPLY; USER is "USER", "USER:GROUP" or
+ *                                   ":GROUP", names or numbers
+ *   SYMLINK   PATH FLAGS TARGET_PATH   REPLY; a link PATH of that text
+ *   MKTEMP    FLAGS NAME [PATH]     REPLY: PATH; the last '*' of NAME becomes
+ *                                   random; PATH is the directory it is made
+ *                                   in, $TMPDIR if not given
+ *   USAGE     PATH FLAGS            REPLY: SIZE ALLOCATED COUNT DIRECTORIES
  *
  * A command is named by the op of its SPAWN, everywhere (TARGET).  EXIT comes
  * once the first process of the command has ended; its descendants may live on.
@@ -118,6 +122,11 @@ enum {
   PCO_WIRE_MKDIR = 36,
   PCO_WIRE_REMOVE = 37,
   PCO_WIRE_RENAME = 38,
+  PCO_WIRE_CHMOD = 100,
+  PCO_WIRE_CHOWN = 101,
+  PCO_WIRE_SYMLINK = 102,
+  PCO_WIRE_MKTEMP = 103,
+  PCO_WIRE_USAGE = 104,
   /* both ways */
   PCO_WIRE_DATA = 60,
   /* agent to host */
@@ -166,8 +175,10 @@ enum {
   PCO_TAG_LIMIT_MEMORY, /* bytes, > 0 */
   PCO_TAG_LIMIT_PIDS,   /* > 0; the first process counts */
   PCO_TAG_LIMIT_CPUS,   /* 1/1000 of a processor, > 0 */
-  PCO_TAG_LIMIT_OPEN_FILES, /* of each process, > 0 */
-  PCO_TAG_PORT,             /* 1 .. 65535 */
+  PCO_TAG_LIMIT_OPEN_FILES,                          /* of each process, > 0 */
+  PCO_TAG_PORT,                                      /* 1 .. 65535 */
+  PCO_TAG_ALLOCATED = PCO_TAG_LIMIT_OPEN_FILES + 33, /* bytes on the disk */
+  PCO_TAG_DIRECTORIES,                               /* how many */
 
   PCO_TAG_ARGV = PCO_TAG_STRING + 1, /* repeated */
   PCO_TAG_ENV,                       /* repeated: "K=V", or "K" removes K */
@@ -188,6 +199,13 @@ enum {
 
 enum { PCO_STDIO_NULL, PCO_STDIO_FD, PCO_STDIO_MERGE /* stderr to stdout */ };
 enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1 };
+/* FLAGS of file requests beside PCO_FS_* of portico/plugin.h: what only agents
+ * can do. */
+enum {
+  PCO_FS_IN_PLACE = 0x10000, /* write: into the file itself, not atomic */
+  PCO_FS_SYNC = 0x20000,     /* write: on the disk before the answer */
+  PCO_FS_DIRECTORY = 0x40000 /* mktemp: a directory */
+};
 enum {
   PCO_REASON_EXITED,
   PCO_REASON_SIGNALED,

@@ -118,6 +118,35 @@ static int read_data(pco__fs_op *o, const pco_wire_header *h,
   return rc == 0 && o->n_bytes > o->length ? -EPROTO : rc;
 }
 
+/* The path that mktemp made. */
+static int read_path(pco__fs_op *o, const pco_wire_header *h,
+                     const uint8_t *payload) {
+  pco_wire_iter it;
+  pco_wire_field f;
+  int rc = 0;
+  pco_wire_iter_init(&it, payload, h->size);
+  while (rc == 0 && pco_wire_next(&it, &f) == 1)
+    if (f.tag == PCO_TAG_PATH)
+      rc = o->n_bytes ? -EPROTO : pco__fs_add_bytes(o, f.data, f.len);
+  return rc == 0 && o->n_bytes == 0 ? -EPROTO : rc;
+}
+
+static int read_usage(pco__fs_op *o, const pco_wire_header *h,
+                      const uint8_t *payload) {
+  const struct {
+    uint16_t tag;
+    uint64_t *to;
+  } fields[] = {{PCO_TAG_SIZE, &o->usage.size},
+                {PCO_TAG_ALLOCATED, &o->usage.allocated},
+                {PCO_TAG_COUNT, &o->usage.files},
+                {PCO_TAG_DIRECTORIES, &o->usage.directories}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    if (pco__field_number(h, payload, fields[i].tag, INT64_MAX, fields[i].to) !=
+        1)
+      return -EPROTO;
+  return 0;
+}
+
 static void send_cancel(pco__fs_op *o) {
   pco_wire_buf frame = {0};
   pco_wire_begin(&frame, PCO_WIRE_CANCEL, 0, o->request.id);
@@ -145,6 +174,10 @@ static int take_result(pco__fs_op *o, const pco_wire_header *h,
     rc = read_data(o, h, payload);
   else if (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST)
     rc = read_entries(o, h, payload);
+  else if (o->kind == PCO__FS_MKTEMP)
+    rc = read_path(o, h, payload);
+  else if (o->kind == PCO__FS_USAGE)
+    rc = read_usage(o, h, payload);
   if (rc == -EPROTO)
     return rc;
   if (rc < 0)
@@ -246,13 +279,20 @@ static const uint16_t frame_types[] = {
     [PCO__FS_STAT] = PCO_WIRE_STAT,     [PCO__FS_LIST] = PCO_WIRE_LIST,
     [PCO__FS_READ] = PCO_WIRE_READ,     [PCO__FS_WRITE] = PCO_WIRE_WRITE,
     [PCO__FS_MKDIR] = PCO_WIRE_MKDIR,   [PCO__FS_REMOVE] = PCO_WIRE_REMOVE,
-    [PCO__FS_RENAME] = PCO_WIRE_RENAME,
+    [PCO__FS_RENAME] = PCO_WIRE_RENAME, [PCO__FS_CHMOD] = PCO_WIRE_CHMOD,
+    [PCO__FS_CHOWN] = PCO_WIRE_CHOWN,   [PCO__FS_SYMLINK] = PCO_WIRE_SYMLINK,
+    [PCO__FS_MKTEMP] = PCO_WIRE_MKTEMP, [PCO__FS_USAGE] = PCO_WIRE_USAGE,
 };
 
 static void encode(pco__fs_op *o, pco_wire_buf *b) {
   pco_wire_begin(b, frame_types[o->kind], 0, o->request.id);
-  pco_wire_string(b, PCO_TAG_PATH, o->path);
+  if (o->path)
+    pco_wire_string(b, PCO_TAG_PATH, o->path);
   pco_wire_number(b, PCO_TAG_FLAGS, o->flags);
+  if (o->owner)
+    pco_wire_string(b, PCO_TAG_USER, o->owner);
+  if (o->name)
+    pco_wire_string(b, PCO_TAG_NAME, o->name);
   if (o->target)
     pco_wire_string(b, PCO_TAG_TARGET_PATH, o->target);
   if (o->mode >= 0)
@@ -275,7 +315,7 @@ void pco__fs_agent_start(pco__fs_op *o) {
   o->request.lost = on_lost;
   encode(o, &frame);
   bool writes = o->kind == PCO__FS_WRITE;
-  bool slow = writes || o->kind == PCO__FS_REMOVE;
+  bool slow = writes || o->kind == PCO__FS_REMOVE || o->kind == PCO__FS_USAGE;
   keep(o);
   pco__link_request_send(link, &o->request, &frame, NULL, 0, !slow);
   if (writes)

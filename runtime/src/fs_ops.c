@@ -82,7 +82,8 @@ static bool forgiven(pco__fs_op *o, const pco__error *err) {
 static bool is_incomplete(const pco__fs_op *o) {
   return o->op.cancel_code &&
          (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST ||
-          o->kind == PCO__FS_READ);
+          o->kind == PCO__FS_READ || o->kind == PCO__FS_MKTEMP ||
+          o->kind == PCO__FS_USAGE);
 }
 
 void pco__fs_end(pco__fs_op *o, pco__error *err) {
@@ -98,18 +99,48 @@ void pco__fs_end(pco__fs_op *o, pco__error *err) {
     pco__error_free(err);
     err = NULL;
   }
-  if (err && !err->path)
+  if (!err && o->op.cls == &pco__fs_readlink_class &&
+      o->entries->type != PCO_SYMLINK)
+    err = pco__error_new(UV_EINVAL, PCO_SOURCE_HOST, NULL,
+                         "it is no symbolic link");
+  if (err && !err->path && o->path)
     err->path = strdup(o->path);
   pco__op_complete(&o->op, err);
+}
+
+/* What a plugin's "pco.fs/1" cannot be asked for, in words; NULL: nothing. */
+static const char *beyond_plugins(const pco__fs_op *o) {
+  if (o->op.cls == &pco__fs_readlink_class)
+    return "links";
+  if (o->kind >= PCO__FS_CHMOD)
+    return o->op.cls->name;
+  if (o->owner)
+    return "the option owner";
+  if (o->flags & PCO_FS_IN_PLACE)
+    return "the option atomic = false";
+  return o->flags & PCO_FS_SYNC ? "the option fsync" : NULL;
+}
+
+static pco__error *check_backend(const pco__fs_op *o) {
+  const char *id = o->sandbox->backend->info->id;
+  if (o->sandbox->link)
+    return NULL;
+  if (!o->sandbox->fs)
+    return pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
+                          "the backend %s has no files", id);
+  const char *beyond = beyond_plugins(o);
+  if (!beyond)
+    return NULL;
+  return pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, o->path,
+                        "the backend %s does not know %s; bwrap and local do",
+                        id, beyond);
 }
 
 static void start(pco__op *op) {
   pco__fs_op *o = op_of(op);
   pco__error *err = pco__sandbox_check(o->sandbox);
-  if (!err && !o->sandbox->link && !o->sandbox->fs)
-    err = pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
-                         "the backend %s has no files",
-                         o->sandbox->backend->info->id);
+  if (!err)
+    err = check_backend(o);
   if (err) {
     pco__op_complete(op, err);
     return;
@@ -156,3 +187,9 @@ FS_CLASS(pco__fs_list_class, "fs.list", pco__push_entries);
 FS_CLASS(pco__fs_mkdir_class, "fs.mkdir", pco__push_nothing);
 FS_CLASS(pco__fs_remove_class, "fs.remove", pco__push_found);
 FS_CLASS(pco__fs_rename_class, "fs.rename", pco__push_nothing);
+FS_CLASS(pco__fs_chmod_class, "fs.chmod", pco__push_nothing);
+FS_CLASS(pco__fs_chown_class, "fs.chown", pco__push_nothing);
+FS_CLASS(pco__fs_symlink_class, "fs.symlink", pco__push_nothing);
+FS_CLASS(pco__fs_readlink_class, "fs.readlink", pco__push_link);
+FS_CLASS(pco__fs_mktemp_class, "fs.mktemp", pco__push_bytes);
+FS_CLASS(pco__fs_usage_class, "fs.usage", pco__push_usage);

@@ -17,7 +17,12 @@ enum {
   PCO__FS_WRITE,
   PCO__FS_MKDIR,
   PCO__FS_REMOVE,
-  PCO__FS_RENAME
+  PCO__FS_RENAME,
+  PCO__FS_CHMOD, /* from here on: agents only */
+  PCO__FS_CHOWN,
+  PCO__FS_SYMLINK,
+  PCO__FS_MKTEMP,
+  PCO__FS_USAGE
 };
 
 /* A file's attributes; one allocation with its strings. */
@@ -34,15 +39,25 @@ typedef struct pco__entry {
   char text[];
 } pco__entry;
 
+/* What a tree holds. */
+typedef struct pco__usage {
+  uint64_t size;
+  uint64_t allocated;
+  uint64_t files;
+  uint64_t directories;
+} pco__usage;
+
 typedef struct pco__fs_op {
   pco__op op;
   pco__sandbox *sandbox; /* a reference */
   int kind;              /* PCO__FS_* */
-  uint32_t flags;        /* PCO_FS_* of plugin.h */
+  uint32_t flags;        /* PCO_FS_* of plugin.h and wire.h */
   bool exists;           /* stat: NotFound is the answer false */
   bool missing_ok;       /* remove */
-  const char *path;      /* in the arena, as the caller gave it */
-  const char *target;    /* rename */
+  const char *path;      /* in the arena, as the caller gave it; or NULL */
+  const char *target;    /* rename; symlink: its text */
+  const char *owner;     /* chown, write: "USER:GROUP"; or NULL */
+  const char *name;      /* mktemp */
   int32_t mode;          /* -1: not given */
   uint64_t offset;       /* read */
   uint64_t length;       /* read; UINT64_MAX: to the end */
@@ -57,6 +72,7 @@ typedef struct pco__fs_op {
   size_t n_bytes;
   size_t cap_bytes;
   bool found; /* exists */
+  pco__usage usage;
   /* the doer's */
   pco__link_request request;
   pco__call more;        /* write: the link takes more */
@@ -76,6 +92,12 @@ extern const pco__op_class pco__fs_list_class;
 extern const pco__op_class pco__fs_mkdir_class;
 extern const pco__op_class pco__fs_remove_class;
 extern const pco__op_class pco__fs_rename_class;
+extern const pco__op_class pco__fs_chmod_class;
+extern const pco__op_class pco__fs_chown_class;
+extern const pco__op_class pco__fs_symlink_class;
+extern const pco__op_class pco__fs_readlink_class;
+extern const pco__op_class pco__fs_mktemp_class;
+extern const pco__op_class pco__fs_usage_class;
 
 /* The doers: start and cancel. */
 void pco__fs_agent_start(pco__fs_op *o);

@@ -9,6 +9,7 @@
 #include "lua_error.h"
 #include "lua_table.h"
 #include "lua_wait.h"
+#include "wire.h"
 
 /* ---- results ------------------------------------------------------------- */
 
@@ -24,7 +25,7 @@ int pco__push_bytes(lua_State *L, pco__op *op) {
 
 static void push_entry(lua_State *L, const pco__entry *e) {
   static const char *const types[] = {"file", "directory", "symlink", "other"};
-  lua_createtable(L, 0, 8);
+  lua_createtable(L, 0, 9);
   lua_pushstring(L, e->name);
   lua_setfield(L, -2, "name");
   lua_pushstring(L, types[e->type < 4 ? e->type : 3]);
@@ -35,6 +36,7 @@ static void push_entry(lua_State *L, const pco__entry *e) {
   pco__set_integer(L, "gid", e->gid);
   lua_pushnumber(L, (lua_Number)e->mtime_ns / 1e9);
   lua_setfield(L, -2, "mtime");
+  pco__set_integer(L, "mtime_ns", e->mtime_ns);
   lua_pushstring(L, e->link);
   lua_setfield(L, -2, "target");
 }
@@ -72,6 +74,22 @@ int pco__push_found(lua_State *L, pco__op *op) {
   return 1;
 }
 
+int pco__push_link(lua_State *L, pco__op *op) {
+  const pco__entry *e = op_of(op)->entries;
+  lua_pushstring(L, e->link ? e->link : "");
+  return 1;
+}
+
+int pco__push_usage(lua_State *L, pco__op *op) {
+  const pco__usage *u = &op_of(op)->usage;
+  lua_createtable(L, 0, 4);
+  pco__set_integer(L, "bytes", (lua_Integer)u->size);
+  pco__set_integer(L, "allocated", (lua_Integer)u->allocated);
+  pco__set_integer(L, "files", (lua_Integer)u->files);
+  pco__set_integer(L, "directories", (lua_Integer)u->directories);
+  return 1;
+}
+
 /* ---- arguments ----------------------------------------------------------- */
 
 /* Makes the op: checks self and the options at `options`, reads the path at 2
@@ -89,7 +107,8 @@ static pco__fs_op *new_op(lua_State *L, const pco__op_class *cls, int kind,
   o->kind = kind;
   o->mode = -1;
   o->length = UINT64_MAX;
-  o->path = pco__arg_path(L, 2, name, "the path", &op->arena);
+  if (kind != PCO__FS_MKTEMP)
+    o->path = pco__arg_path(L, 2, name, "the path", &op->arena);
   if (!pco__opt_boolean(L, options, name, "follow", true))
     o->flags |= PCO_FS_NOFOLLOW;
   op->timeout = pco__opt_seconds(L, options, name, "timeout", -1, true);
@@ -115,6 +134,43 @@ static void parse_mode(lua_State *L, int options, pco__fs_op *o) {
   o->mode = (int32_t)mode;
 }
 
+/* A user or group at idx as text: a name or a number; "" for nil. */
+static const char *owner_part(lua_State *L, int idx, const pco__fs_op *o,
+                              const char *what) {
+  if (lua_isnoneornil(L, idx))
+    return "";
+  bool id = lua_isinteger(L, idx) && lua_tointeger(L, idx) >= 0 &&
+            lua_tointeger(L, idx) < UINT32_MAX;
+  size_t len = 0;
+  const char *s = lua_type(L, idx) == LUA_TSTRING || id
+                      ? luaL_tolstring(L, idx, &len)
+                      : NULL;
+  if (!s || len == 0 || len > 200 || strlen(s) != len || strchr(s, ':'))
+    pco__bad_argument(L, o->op.cls->name,
+                      "%s must be a name without \":\", a number, or nil "
+                      "(got %s)",
+                      what, pco__describe(L, idx));
+  return s;
+}
+
+static void parse_owner(lua_State *L, int options, pco__fs_op *o) {
+  size_t len = 0;
+  if (!pco__get_option(L, options, "owner"))
+    return;
+  bool id = lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 0 &&
+            lua_tointeger(L, -1) < UINT32_MAX;
+  const char *s =
+      lua_type(L, -1) == LUA_TSTRING || id ? luaL_tolstring(L, -1, &len) : NULL;
+  if (!s || len == 0 || len > 400 || strlen(s) != len || strcmp(s, ":") == 0)
+    pco__bad_argument(L, o->op.cls->name,
+                      "owner must be a user, \"user:group\" or \":group\", "
+                      "names or numbers (got %s)",
+                      pco__describe(L, s ? -2 : -1));
+  o->owner = pco__arena_copy(&o->op.arena, s, len);
+  pco__check_arena(L, o->op.cls->name, &o->op.arena);
+  lua_pop(L, 2);
+}
+
 static const char *const plain_options[] = {"follow", "timeout", NULL};
 
 /* ---- calls --------------------------------------------------------------- */
@@ -131,23 +187,31 @@ static int fs_read(lua_State *L) {
   return pco__await(L, 4);
 }
 
-static int write_file(lua_State *L, const pco__op_class *cls, uint32_t flags) {
-  static const char *const known[] = {"mode", "parents", "follow", "timeout",
-                                      NULL};
+static pco__fs_op *write_op(lua_State *L, const pco__op_class *cls,
+                            const char *const *known) {
   pco__fs_op *o = new_op(L, cls, PCO__FS_WRITE, 4, known);
-  o->flags |= flags;
   o->data = pco__arg_bytes(L, 3, cls->name, "the data", &o->op.arena, &o->len);
   parse_mode(L, 4, o);
+  parse_owner(L, 4, o);
   flag(L, 4, o, "parents", PCO_FS_PARENTS);
-  return pco__await(L, 5);
+  flag(L, 4, o, "fsync", PCO_FS_SYNC);
+  return o;
 }
 
 static int fs_write(lua_State *L) {
-  return write_file(L, &pco__fs_write_class, 0);
+  static const char *const known[] = {"atomic", "mode",   "owner",   "parents",
+                                      "fsync",  "follow", "timeout", NULL};
+  pco__fs_op *o = write_op(L, &pco__fs_write_class, known);
+  if (!pco__opt_boolean(L, 4, o->op.cls->name, "atomic", true))
+    o->flags |= PCO_FS_IN_PLACE;
+  return pco__await(L, 5);
 }
 
 static int fs_append(lua_State *L) {
-  return write_file(L, &pco__fs_append_class, PCO_FS_APPEND);
+  static const char *const known[] = {"mode",   "owner",   "parents", "fsync",
+                                      "follow", "timeout", NULL};
+  write_op(L, &pco__fs_append_class, known)->flags |= PCO_FS_APPEND;
+  return pco__await(L, 5);
 }
 
 static int fs_stat(lua_State *L) {
@@ -192,9 +256,88 @@ static int fs_rename(lua_State *L) {
   return pco__await(L, 5);
 }
 
+static int fs_chmod(lua_State *L) {
+  pco__fs_op *o =
+      new_op(L, &pco__fs_chmod_class, PCO__FS_CHMOD, 4, plain_options);
+  lua_Integer mode = lua_isinteger(L, 3) ? lua_tointeger(L, 3) : -1;
+  if (mode < 0 || mode > 07777)
+    pco__bad_argument(L, o->op.cls->name,
+                      "the mode must be permission bits, 0 to 4095 (0xfff) "
+                      "(got %s)",
+                      pco__describe(L, 3));
+  o->mode = (int32_t)mode;
+  return pco__await(L, 5);
+}
+
+static int fs_chown(lua_State *L) {
+  pco__fs_op *o =
+      new_op(L, &pco__fs_chown_class, PCO__FS_CHOWN, 5, plain_options);
+  if (lua_isnil(L, 3) && lua_isnil(L, 4))
+    pco__bad_argument(L, o->op.cls->name, "give a user or a group, or both");
+  const char *user = owner_part(L, 3, o, "the user");
+  const char *group = owner_part(L, 4, o, "the group");
+  const char *owner = lua_pushfstring(L, *group ? "%s:%s" : "%s", user, group);
+  o->owner = pco__arena_string(&o->op.arena, owner);
+  pco__check_arena(L, o->op.cls->name, &o->op.arena);
+  lua_settop(L, 6);
+  return pco__await(L, 6);
+}
+
+static int fs_symlink(lua_State *L) {
+  static const char *const known[] = {"parents", "timeout", NULL};
+  pco__fs_op *o = new_op(L, &pco__fs_symlink_class, PCO__FS_SYMLINK, 4, known);
+  /* The text first, as ln has it. */
+  o->target = o->path;
+  o->path = pco__arg_path(L, 3, o->op.cls->name, "the path", &o->op.arena);
+  flag(L, 4, o, "parents", PCO_FS_PARENTS);
+  return pco__await(L, 5);
+}
+
+static int fs_readlink(lua_State *L) {
+  static const char *const known[] = {"timeout", NULL};
+  new_op(L, &pco__fs_readlink_class, PCO__FS_STAT, 3, known)->flags |=
+      PCO_FS_NOFOLLOW;
+  return pco__await(L, 4);
+}
+
+/* "NAME-*.txt": one component, in which the last '*' becomes random. */
+static void parse_temporary_name(lua_State *L, pco__fs_op *o) {
+  const char *name = o->op.cls->name;
+  o->name = pco__opt_string(L, 2, name, "name", &o->op.arena);
+  if (!o->name)
+    o->name = "tmp-*";
+  if (!*o->name || strchr(o->name, '/'))
+    pco__bad_argument(L, name,
+                      "name must be a file's name such as \"build-*.log\", "
+                      "without \"/\" (got \"%s\")",
+                      o->name);
+}
+
+static int fs_mktemp(lua_State *L) {
+  static const char *const known[] = {"directory", "name", "parent", "timeout",
+                                      NULL};
+  pco__fs_op *o = new_op(L, &pco__fs_mktemp_class, PCO__FS_MKTEMP, 2, known);
+  const char *name = o->op.cls->name;
+  parse_temporary_name(L, o);
+  o->path = pco__opt_string(L, 2, name, "parent", &o->op.arena);
+  if (o->path && !*o->path)
+    pco__bad_argument(L, name, "parent must not be empty");
+  flag(L, 2, o, "directory", PCO_FS_DIRECTORY);
+  o->max_size = 64 * 1024; /* of the path */
+  return pco__await(L, 3);
+}
+
+static int fs_usage(lua_State *L) {
+  new_op(L, &pco__fs_usage_class, PCO__FS_USAGE, 3, plain_options);
+  return pco__await(L, 4);
+}
+
 const pco__core_function pco__fs_functions[] = {
-    {"fs_read", fs_read},     {"fs_write", fs_write},
-    {"fs_append", fs_append}, {"fs_stat", fs_stat},
-    {"fs_exists", fs_exists}, {"fs_list", fs_list},
-    {"fs_mkdir", fs_mkdir},   {"fs_remove", fs_remove},
-    {"fs_rename", fs_rename}, {NULL, NULL}};
+    {"fs_read", fs_read},         {"fs_write", fs_write},
+    {"fs_append", fs_append},     {"fs_stat", fs_stat},
+    {"fs_exists", fs_exists},     {"fs_list", fs_list},
+    {"fs_mkdir", fs_mkdir},       {"fs_remove", fs_remove},
+    {"fs_rename", fs_rename},     {"fs_chmod", fs_chmod},
+    {"fs_chown", fs_chown},       {"fs_symlink", fs_symlink},
+    {"fs_readlink", fs_readlink}, {"fs_mktemp", fs_mktemp},
+    {"fs_usage", fs_usage},       {NULL, NULL}};

@@ -11,5 +11,7 @@ int pco__push_bytes(struct lua_State *L, pco__op *op);
 int pco__push_entry(struct lua_State *L, pco__op *op);
 int pco__push_entries(struct lua_State *L, pco__op *op);
 int pco__push_found(struct lua_State *L, pco__op *op);
+int pco__push_link(struct lua_State *L, pco__op *op);
+int pco__push_usage(struct lua_State *L, pco__op *op);
 
 #endif /* PCO_LUA_FS_H */

@@ -53,6 +53,12 @@ local native = {}
 ---@field fs_mkdir fun(self: table, path: string, options: table?)
 ---@field fs_remove fun(self: table, path: string, options: table?)
 ---@field fs_rename fun(self: table, from: string, to: string, options: table?)
+---@field fs_chmod fun(self: table, path: string, mode: integer, opts: table?)
+---@field fs_chown fun(self: table, path: string, user: any, group: any, o: any)
+---@field fs_symlink fun(self: table, text: string, path: string, opts: table?)
+---@field fs_readlink fun(self: table, path: string, options: table?): string
+---@field fs_mktemp fun(self: table, options: table?): string
+---@field fs_usage fun(self: table, path: string, options: table?): table
 ---@field result_check fun(self: table): table
 ---@field iterator_next fun(self: table): any, any
 ---@field iterator_close fun(self: table): boolean

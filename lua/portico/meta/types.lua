@@ -91,9 +91,14 @@
 ---@field length integer? bytes at most
 ---@field max_size integer? more is a LimitError; 64 MiB unless given
 
----@class portico.WriteFileOptions: portico.FileOptions
----@field mode integer? permission bits of a new file
+---@class portico.AppendFileOptions: portico.FileOptions
+---@field mode integer? permission bits, whatever the umask
+---@field owner string|integer|nil "user", "user:group" or ":group"
 ---@field parents boolean? make missing directories above
+---@field fsync boolean? return once it is on the disk
+
+---@class portico.WriteFileOptions: portico.AppendFileOptions
+---@field atomic boolean? false: into the file itself, which keeps its links
 
 ---@class portico.MkdirOptions: portico.FileOptions
 ---@field mode integer? permission bits
@@ -105,6 +110,20 @@
 
 ---@class portico.RenameOptions: portico.FileOptions
 ---@field overwrite boolean? replace the target
+
+---@class portico.SymlinkOptions: portico.CallOptions
+---@field parents boolean? make missing directories above
+
+---@class portico.TemporaryOptions: portico.CallOptions
+---@field directory boolean? a directory, not a file
+---@field name string? the last "*" becomes random; "tmp-*" unless given
+---@field parent string? the directory to make it in; $TMPDIR unless given
+
+---@class portico.Usage
+---@field bytes integer of all regular files
+---@field allocated integer bytes that they take on the disk
+---@field files integer all that is no directory
+---@field directories integer
 
 ---@class portico.OutputChunk
 ---@field stream "stdout"|"stderr"
@@ -162,6 +181,7 @@
 ---@field uid integer
 ---@field gid integer
 ---@field mtime number seconds since 1970
+---@field mtime_ns integer the same in nanoseconds, exact
 ---@field target string? of a symlink
 
 ---@class portico.Capability

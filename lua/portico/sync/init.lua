@@ -400,7 +400,8 @@ function FileSystem:read(path, options)
 end
 
 ---Writes a file as a whole: whoever reads it sees the old or the new content,
----never a part. The mode of an existing file is kept.
+---never a part, unless `atomic` is off. Mode and owner of an existing file are
+---kept, as far as the commands' user may.
 ---@param path string
 ---@param data string
 ---@param options portico.WriteFileOptions?
@@ -411,7 +412,7 @@ end
 ---Appends to a file, which is made if it is not there.
 ---@param path string
 ---@param data string
----@param options portico.WriteFileOptions?
+---@param options portico.AppendFileOptions?
 function FileSystem:append(path, data, options)
   return core.fs_append(self, path, data, options)
 end
@@ -463,6 +464,60 @@ end
 ---@param options portico.RenameOptions?
 function FileSystem:rename(source, target, options)
   return core.fs_rename(self, source, target, options)
+end
+
+---Changes the permission bits of a file or directory.
+---@param path string
+---@param mode integer 0 to 4095, such as tonumber("644", 8)
+---@param options portico.FileOptions?
+function FileSystem:chmod(path, mode, options)
+  return core.fs_chmod(self, path, mode, options)
+end
+
+---Changes whom a file belongs to; nil leaves user or group as it is. Names are
+---those of the sandbox's /etc/passwd and /etc/group. Raises PermissionError
+---where the commands' user may not.
+---@param path string
+---@param user string|integer|nil
+---@param group string|integer|nil
+---@param options portico.FileOptions?
+function FileSystem:chown(path, user, group, options)
+  return core.fs_chown(self, path, user, group, options)
+end
+
+---Makes a symbolic link at `path`, with `target` as its text, as it is. Raises
+---AlreadyExistsError.
+---@param target string
+---@param path string
+---@param options portico.SymlinkOptions?
+function FileSystem:symlink(target, path, options)
+  return core.fs_symlink(self, target, path, options)
+end
+
+---Returns the text of a symbolic link. Raises InvalidArgumentError for what is
+---none.
+---@param path string
+---@param options portico.CallOptions?
+---@return string target
+function FileSystem:readlink(path, options)
+  return core.fs_readlink(self, path, options)
+end
+
+---Makes a new, empty file that only its owner may use, or with `directory` a
+---directory, and returns its path.
+---@param options portico.TemporaryOptions?
+---@return string path
+function FileSystem:mktemp(options)
+  return core.fs_mktemp(self, options)
+end
+
+---Adds up what a file, or a directory with all below it, holds, on the file
+---system that it begins on. A file with several names counts at each.
+---@param path string
+---@param options portico.FileOptions?
+---@return portico.Usage usage
+function FileSystem:usage(path, options)
+  return core.fs_usage(self, path, options)
 end
 
 ---Describes the file system: whose it is.

@@ -69,6 +69,173 @@ portable("FileSystem: bad arguments", function(_, sb, t)
     "x", { recursive = 1 })
 end)
 
+portable("FileSystem: bad arguments of what agents do", function(_, sb, t)
+  local fs = sb.fs
+  local function bad(label, fn, ...)
+    t:raises("InvalidArgumentError", "PCO_EINVAL", label, fn, fs, ...)
+  end
+  bad("chmod", fs.chmod, "x")
+  bad("chmod", fs.chmod, "x", 4096)
+  bad("chmod", fs.chmod, "x", -1)
+  bad("chmod", fs.chmod, "x", "644")
+  bad("chown", fs.chown, "x")
+  bad("chown", fs.chown, "x", true)
+  bad("chown", fs.chown, "x", "a:b")
+  bad("chown", fs.chown, "x", "")
+  bad("chown", fs.chown, "x", -1)
+  bad("chown", fs.chown, "x", 1.5)
+  bad("symlink", fs.symlink, "x")
+  bad("symlink", fs.symlink, "", "x")
+  bad("symlink", fs.symlink, "x", "y", { follow = true })
+  bad("readlink", fs.readlink)
+  bad("mktemp", fs.mktemp, { name = "a/b" })
+  bad("mktemp", fs.mktemp, { name = "" })
+  bad("mktemp", fs.mktemp, { parent = "" })
+  bad("mktemp", fs.mktemp, { directory = "yes" })
+  bad("usage", fs.usage)
+  bad("owner", fs.write, "x", "", { owner = "" })
+  bad("owner", fs.write, "x", "", { owner = ":" })
+  bad("owner", fs.write, "x", "", { owner = true })
+  bad("atomic", fs.write, "x", "", { atomic = 1 })
+  bad("atomic", fs.append, "x", "", { atomic = false })
+  bad("fsync", fs.append, "x", "", { fsync = 1 })
+  if t.backend == "null" then
+    local function never(label, fn, ...)
+      t:raises("UnsupportedError", nil, label, fn, fs, ...)
+    end
+    never("chmod", fs.chmod, "x", 0)
+    never("chown", fs.chown, "x", 0)
+    never("symlink", fs.symlink, "x", "y")
+    never("readlink", fs.readlink, "x")
+    never("mktemp", fs.mktemp)
+    never("usage", fs.usage, "x")
+    never("owner", fs.write, "x", "", { owner = 0 })
+    never("atomic", fs.write, "x", "", { atomic = false })
+    never("fsync", fs.write, "x", "", { fsync = true })
+  end
+end)
+
+add("FileSystem: chmod, chown", function(_, sb, t)
+  local fs = sb.fs
+  local function mode(path)
+    return fs:stat(path).mode
+  end
+  fs:write("f", "x")
+  fs:mkdir("d")
+  for _, bits in ipairs({ 0, 420, 511, 1023, 2541, 4095 }) do
+    t:try("chmod", fs.chmod, fs, "f", bits)
+    t:note("mode", bits, mode("f"))
+  end
+  t:try("a directory", fs.chmod, fs, "d", 448)
+  t:note("mode", mode("d"))
+  fs:chmod("f", 384)
+  fs:symlink("f", "link")
+  t:try("through a link", fs.chmod, fs, "link", 416)
+  t:note("mode", mode("f"))
+  t:try("not through it", fs.chmod, fs, "link", 0, { follow = false })
+  t:raises("NotFoundError", "ENOENT", "missing", fs.chmod, fs, "no", 0)
+  t:raises("PermissionError", nil, "outside", fs.chmod, fs,
+    "../../../../../../../../etc", 0)
+  local own = fs:stat("f")
+  t:try("to oneself", fs.chown, fs, "f", own.uid, own.gid)
+  t:try("user", fs.chown, fs, "f", own.uid)
+  t:try("group", fs.chown, fs, "f", nil, own.gid)
+  t:raises("InvalidArgumentError", nil, "nobody", fs.chown, fs, "f",
+    "no such user")
+  t:raises("InvalidArgumentError", nil, "no group", fs.chown, fs, "f", 0,
+    "no such group")
+  t:try("not through a link", fs.chown, fs, "link", own.uid, nil,
+    { follow = false })
+  t:raises("NotFoundError", "ENOENT", "missing", fs.chown, fs, "no", own.uid)
+end)
+
+add("FileSystem: symlink, readlink", function(_, sb, t)
+  local fs = sb.fs
+  t:try("symlink", fs.symlink, fs, "some/\xff where", "link")
+  t:try("readlink", fs.readlink, fs, "link")
+  t:raises("AlreadyExistsError", "EEXIST", "again", fs.symlink, fs, "x", "link")
+  t:raises("NotFoundError", "ENOENT", "deep", fs.symlink, fs, "x", "a/b/link")
+  t:try("parents", fs.symlink, fs, "/", "a/b/link", { parents = true })
+  t:try("readlink", fs.readlink, fs, "a/b/link")
+  fs:write("f", "")
+  t:raises("InvalidArgumentError", "EINVAL", "a file", fs.readlink, fs, "f")
+  t:raises("InvalidArgumentError", "EINVAL", "directory", fs.readlink, fs, ".")
+  t:raises("NotFoundError", "ENOENT", "missing", fs.readlink, fs, "no")
+  if t.backend == "local" then
+    t:raises("PermissionError", "EACCES", "outside", fs.symlink, fs, "x",
+      "../../../../../../../../tmp/x")
+  end
+end)
+
+add("FileSystem: mktemp, usage", function(_, sb, t)
+  local fs = sb.fs
+  local function shape(path)
+    local entry = fs:stat(path)
+    t:note("made", entry.type, entry.mode, entry.size,
+      (entry.name:gsub("%w+", "X")))
+  end
+  shape(fs:mktemp())
+  shape(fs:mktemp({ directory = true }))
+  fs:mkdir("d")
+  local a = fs:mktemp({ parent = "d", name = "a-*.log" })
+  local b = fs:mktemp({ parent = "d/", name = "a-*.log" })
+  t:note("place", a:match("^d/a%-%w+%.log$") ~= nil, a ~= b)
+  shape(a)
+  t:note("no star", fs:mktemp({ parent = "d", name = "b" }):match("^d/b%w+$")
+    ~= nil)
+  t:raises("NotFoundError", "ENOENT", "no parent", fs.mktemp, fs,
+    { parent = "no" })
+  t:raises("PermissionError", nil, "outside", fs.mktemp, fs,
+    { parent = "../../../../../../../.." })
+  fs:remove("d", { recursive = true })
+  fs:write("d/e/f", ("x"):rep(1000), { parents = true })
+  fs:write("d/g", ("x"):rep(10))
+  t:try("a file as parent", fs.mktemp, fs, { parent = "d/g" })
+  fs:symlink("/", "d/root")
+  fs:symlink("g", "d/link")
+  local usage = fs:usage("d")
+  t:note("usage", usage.bytes, usage.files, usage.directories,
+    usage.allocated >= 1010, math.type(usage.allocated))
+  local file = fs:usage("d/link")
+  t:note("of a file", file.bytes, file.files, file.directories)
+  t:try("not through a link", fs.usage, fs, "d/link", { follow = false })
+  t:raises("NotFoundError", "ENOENT", "missing", fs.usage, fs, "no")
+end)
+
+add("FileSystem: options of write and append", function(_, sb, t)
+  local fs = sb.fs
+  local function inode(path)
+    return sb:output({ "stat", "-c", "%i %h", path })
+  end
+  sb:exec("echo old > f; ln f g; chmod 750 f"):check()
+  local before = inode("f")
+  t:try("in place", fs.write, fs, "f", "new", { atomic = false })
+  t:note("the same", inode("f") == before, fs:read("g"), fs:stat("f").mode)
+  t:try("atomic", fs.write, fs, "f", "newer")
+  t:note("another", inode("f") ~= before, fs:read("g"), fs:stat("f").mode)
+  t:try("new in place", fs.write, fs, "n", "1", { atomic = false, mode = 256 })
+  t:note("mode", fs:stat("n").mode)
+  local own = fs:stat("f")
+  for _, owner in ipairs({
+    own.uid, ("%d:%d"):format(own.uid, own.gid), (":%d"):format(own.gid),
+  }) do
+    t:try("owner", fs.write, fs, "o", "x", { owner = owner, mode = 2477 })
+    t:note("mode", fs:stat("o").mode)
+  end
+  t:raises("InvalidArgumentError", nil, "nobody", fs.write, fs, "p", "x",
+    { owner = "no such user" })
+  t:note("nothing", fs:exists("p"))
+  t:try("fsync", fs.write, fs, "s", "x", { fsync = true })
+  t:try("fsync in place", fs.write, fs, "s", "y",
+    { fsync = true, atomic = false })
+  t:try("fsync append", fs.append, fs, "s", "z", { fsync = true })
+  t:note("synced", fs:read("s"))
+  t:try("a FIFO", function()
+    sb:exec("mkfifo p"):check()
+    fs:write("p", "x", { atomic = false })
+  end)
+end)
+
 portable("FileSystem: stat, exists, list", function(_, sb, t)
   local fs = sb.fs
   fs:write("b", "12345", { mode = 384 })
