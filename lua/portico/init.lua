@@ -472,6 +472,34 @@ function FileSystem:list(path, options)
   return core.fs_list(self, path, options)
 end
 
+---Walks through a directory and all below it, down to `depth` levels: an
+---iterator of entries with their `path`, each directory in byte order and
+---before what it holds. Links are told of, and not entered. A directory that
+---may not be read raises PermissionError, after which the walk can go on, or is
+---passed over with `on_error = "skip"`. `timeout` limits each step.
+---@param path string
+---@param options portico.WalkOptions?
+---@return portico.Iterator iterator
+---@return nil
+---@return nil
+---@return portico.Iterator closer
+function FileSystem:walk(path, options)
+  return core.fs_walk(self, path, options)
+end
+
+---Returns the paths that match a pattern, in byte order: "*", "?", "[a-z]",
+---"[!a-z]", "**" for any directories between, and a backslash before what is
+---meant as it is. Names that begin with a dot match only a component that does,
+---too, unless `hidden` is on. "**" does not enter links. What may not be read
+---counts as empty.
+---@async
+---@param pattern string
+---@param options portico.GlobOptions?
+---@return string[] paths
+function FileSystem:glob(pattern, options)
+  return core.fs_glob(self, pattern, options)
+end
+
 ---Makes a directory. Raises AlreadyExistsError unless `parents` is on, which
 ---also makes the missing ones above it.
 ---@async

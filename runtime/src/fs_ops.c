@@ -72,7 +72,12 @@ pco__error *pco__fs_limit_error(const pco__fs_op *o) {
 /* What is no error for this call. */
 static bool forgiven(pco__fs_op *o, const pco__error *err) {
   bool missing = err->code == UV_ENOENT || err->code == UV_ENOTDIR;
+  bool denied = err->code == UV_EACCES || err->code == UV_EPERM;
   if (o->exists && missing)
+    return true;
+  if (o->forgives & PCO__FORGIVES_MISSING && (missing || err->code == UV_ELOOP))
+    return true;
+  if (o->forgives & PCO__FORGIVES_DENIED && denied)
     return true;
   return o->missing_ok && err->code == UV_ENOENT;
 }
@@ -168,6 +173,7 @@ static void destroy(pco__op *op) {
     o->entries = next;
   }
   free(o->bytes);
+  pco__glob_unref(o->glob);
   pco__error_free(o->trouble);
   pco__sandbox_unref(o->sandbox);
 }
@@ -193,3 +199,10 @@ FS_CLASS(pco__fs_symlink_class, "fs.symlink", pco__push_nothing);
 FS_CLASS(pco__fs_readlink_class, "fs.readlink", pco__push_link);
 FS_CLASS(pco__fs_mktemp_class, "fs.mktemp", pco__push_bytes);
 FS_CLASS(pco__fs_usage_class, "fs.usage", pco__push_usage);
+FS_CLASS(pco__fs_walk_class, "fs.walk", pco__push_walk);
+const pco__op_class pco__fs_glob_class = {.name = "fs.glob",
+                                          .start = start,
+                                          .cancel = cancel,
+                                          .push = pco__push_glob,
+                                          .again = pco__glob_again,
+                                          .destroy = destroy};

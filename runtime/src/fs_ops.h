@@ -39,6 +39,12 @@ typedef struct pco__entry {
   char text[];
 } pco__entry;
 
+struct pco__glob;
+
+/* What is no error on the way through a tree. */
+#define PCO__FORGIVES_MISSING 1u /* it vanished, or is no directory */
+#define PCO__FORGIVES_DENIED  2u /* it may not be read */
+
 /* What a tree holds. */
 typedef struct pco__usage {
   uint64_t size;
@@ -54,6 +60,7 @@ typedef struct pco__fs_op {
   uint32_t flags;        /* PCO_FS_* of plugin.h and wire.h */
   bool exists;           /* stat: NotFound is the answer false */
   bool missing_ok;       /* remove */
+  uint32_t forgives;     /* PCO__FORGIVES_*: is then empty; list, stat */
   const char *path;      /* in the arena, as the caller gave it; or NULL */
   const char *target;    /* rename; symlink: its text */
   const char *owner;     /* chown, write: "USER:GROUP"; or NULL */
@@ -73,6 +80,7 @@ typedef struct pco__fs_op {
   size_t cap_bytes;
   bool found; /* exists */
   pco__usage usage;
+  struct pco__glob *glob; /* a reference */
   /* the doer's */
   pco__link_request request;
   pco__call more;        /* write: the link takes more */
@@ -98,6 +106,8 @@ extern const pco__op_class pco__fs_symlink_class;
 extern const pco__op_class pco__fs_readlink_class;
 extern const pco__op_class pco__fs_mktemp_class;
 extern const pco__op_class pco__fs_usage_class;
+extern const pco__op_class pco__fs_walk_class; /* one directory of it */
+extern const pco__op_class pco__fs_glob_class; /* the same */
 
 /* The doers: start and cancel. */
 void pco__fs_agent_start(pco__fs_op *o);

@@ -220,8 +220,9 @@ uint64_t pco__opt_size(lua_State *L, int idx, const char *operation,
   return (uint64_t)n < max ? (uint64_t)n : max;
 }
 
-static const char *copy_text(lua_State *L, int idx, const char *operation,
-                             const char *name, pco__arena *arena) {
+/* A string without NUL. */
+static const char *check_text(lua_State *L, int idx, const char *operation,
+                              const char *name, size_t *length) {
   size_t len;
   if (lua_type(L, idx) != LUA_TSTRING)
     pco__bad_argument(L, operation, "%s must be a string (got %s)", name,
@@ -229,6 +230,14 @@ static const char *copy_text(lua_State *L, int idx, const char *operation,
   const char *s = lua_tolstring(L, idx, &len);
   if (strlen(s) != len)
     pco__bad_argument(L, operation, "%s must not contain a zero byte", name);
+  *length = len;
+  return s;
+}
+
+static const char *copy_text(lua_State *L, int idx, const char *operation,
+                             const char *name, pco__arena *arena) {
+  size_t len;
+  const char *s = check_text(L, idx, operation, name, &len);
   const char *copy = pco__arena_copy(arena, s, len);
   pco__check_arena(L, operation, arena);
   return copy;
@@ -269,6 +278,15 @@ bool pco__opt_function(lua_State *L, int idx, const char *operation,
                       pco__describe(L, -1));
   lua_pop(L, 1);
   return true;
+}
+
+const char *pco__check_path(lua_State *L, int idx, const char *operation,
+                            const char *name) {
+  size_t len;
+  const char *s = check_text(L, idx, operation, name, &len);
+  if (!len)
+    pco__bad_argument(L, operation, "%s must not be empty", name);
+  return s;
 }
 
 const char *pco__arg_path(lua_State *L, int idx, const char *operation,

@@ -44,6 +44,9 @@ int pco__opt_choice(lua_State *L, int idx, const char *operation,
 bool pco__opt_function(lua_State *L, int idx, const char *operation,
                        const char *name);
 
+/* Checks a string argument that is a path: no NUL, not empty; gives it. */
+const char *pco__check_path(lua_State *L, int idx, const char *operation,
+                            const char *name);
 /* A string argument without NUL, not empty, copied to the arena. */
 const char *pco__arg_path(lua_State *L, int idx, const char *operation,
                           const char *name, pco__arena *arena);

@@ -9,6 +9,7 @@
 #include "lua_error.h"
 #include "lua_table.h"
 #include "lua_wait.h"
+#include "lua_walk.h"
 #include "wire.h"
 
 /* ---- results ------------------------------------------------------------- */
@@ -23,7 +24,7 @@ int pco__push_bytes(lua_State *L, pco__op *op) {
   return 1;
 }
 
-static void push_entry(lua_State *L, const pco__entry *e) {
+void pco__push_stat(lua_State *L, const pco__entry *e) {
   static const char *const types[] = {"file", "directory", "symlink", "other"};
   lua_createtable(L, 0, 9);
   lua_pushstring(L, e->name);
@@ -42,7 +43,7 @@ static void push_entry(lua_State *L, const pco__entry *e) {
 }
 
 int pco__push_entry(lua_State *L, pco__op *op) {
-  push_entry(L, op_of(op)->entries);
+  pco__push_stat(L, op_of(op)->entries);
   return 1;
 }
 
@@ -63,7 +64,7 @@ int pco__push_entries(lua_State *L, pco__op *op) {
   qsort(sorted, n, sizeof(pco__entry *), by_name);
   lua_createtable(L, (int)n, 0);
   for (i = 0; i < n; i++) {
-    push_entry(L, sorted[i]);
+    pco__push_stat(L, sorted[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;
@@ -340,4 +341,5 @@ const pco__core_function pco__fs_functions[] = {
     {"fs_rename", fs_rename},     {"fs_chmod", fs_chmod},
     {"fs_chown", fs_chown},       {"fs_symlink", fs_symlink},
     {"fs_readlink", fs_readlink}, {"fs_mktemp", fs_mktemp},
-    {"fs_usage", fs_usage},       {NULL, NULL}};
+    {"fs_usage", fs_usage},       {"fs_walk", pco__fs_walk},
+    {"fs_glob", pco__fs_glob},    {NULL, NULL}};

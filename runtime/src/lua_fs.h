@@ -13,5 +13,11 @@ int pco__push_entries(struct lua_State *L, pco__op *op);
 int pco__push_found(struct lua_State *L, pco__op *op);
 int pco__push_link(struct lua_State *L, pco__op *op);
 int pco__push_usage(struct lua_State *L, pco__op *op);
+int pco__push_walk(struct lua_State *L, pco__op *op);
+int pco__push_glob(struct lua_State *L, pco__op *op);
+pco__op *pco__glob_again(const pco__op *op);
+void pco__glob_unref(struct pco__glob *glob);
+/* Pushes one entry as scripts see it. */
+void pco__push_stat(struct lua_State *L, const pco__entry *e);
 
 #endif /* PCO_LUA_FS_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Core functions of Iterator: chunks and lines of a Process.
+ * Core functions of Iterator: chunks and lines of a Process, and files of a
+ * walk (lua_walk.c).
  *
  * What was handed over and not yet taken lies in the Process's handle, so that
  * a reader that stops loses nothing for the next one.
@@ -11,6 +12,7 @@
 #include "lua_lines.h"
 #include "lua_process.h"
 #include "lua_wait.h"
+#include "lua_walk.h"
 #include "process_ops.h"
 
 pco__handle *pco__iterated_process(lua_State *L, int idx) {
@@ -146,6 +148,8 @@ static int iterator_next(lua_State *L) {
     lua_pushnil(L);
     return 1;
   }
+  if (it->format == PCO__ITERATE_WALK)
+    return pco__walk_next(L, it);
   pco__handle *h = pco__iterated_process(L, 1);
   if (!h || h->closed)
     return pco__raise(L,
@@ -165,7 +169,10 @@ static int iterator_next(lua_State *L) {
 static int iterator_close(lua_State *L) {
   pco__handle *it = pco__self_to_close(L, PCO__ITERATOR, "iterator.close");
   bool first = !it->closed;
-  close_iterator(L, 1);
+  if (it->format == PCO__ITERATE_WALK)
+    pco__walk_close(L, it);
+  else
+    close_iterator(L, 1);
   lua_pushboolean(L, first);
   return 1;
 }

@@ -13,6 +13,7 @@
 #include "lua_lines.h"
 #include "lua_state.h"
 #include "lua_task.h"
+#include "lua_walk.h"
 #include "process_ops.h"
 
 #define FIRST_COLLECTION 32 /* see pco__collect_unclosed */
@@ -116,11 +117,13 @@ static int handle_gc(lua_State *L) {
     return 0;
   pco__chunks_free(&h->unread);
   pco__lines_free(h->lines);
+  pco__walk_free(h->walk);
   if (!pco__is_parents(h->lua, h->generation))
     let_go(L, h);
   h->collected = true;
   note_closed(h);
   h->lines = NULL;
+  h->walk = NULL;
   h->process = NULL;
   h->sandbox = NULL;
   h->backend = NULL;
@@ -465,6 +468,11 @@ static int object_tostring(lua_State *L) {
     break;
   case PCO__PROCESS:
   case PCO__ITERATOR:
+    if (!h->process) { /* of files */
+      lua_pushfstring(L, "portico.%s(of files in %s%s)", class_name,
+                      h->sandbox->id, state);
+      break;
+    }
     lua_pushfstring(L, "portico.%s(%s%I %s in %s%s)", class_name,
                     h->kind == PCO__ITERATOR ? "of " : "",
                     (lua_Integer)h->process->pid, h->process->argv[0],

@@ -5,7 +5,7 @@
 
 #include "lua_state.h"
 
-enum { PCO__ITERATE_CHUNKS, PCO__ITERATE_LINES };
+enum { PCO__ITERATE_CHUNKS, PCO__ITERATE_LINES, PCO__ITERATE_WALK };
 
 /* Pushes a Process for p (takes the reference) of the sandbox at index `at`. */
 void pco__push_process(lua_State *L, pco__process *p, int at);

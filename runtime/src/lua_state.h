@@ -78,6 +78,7 @@ typedef struct pco__handle {
   int64_t timeout;    /* iterator: of each call */
   size_t max_line;
   struct pco__lines *lines; /* iterator of lines: incomplete ones; owned */
+  struct pco__walk *walk;   /* iterator of files: owned */
 } pco__handle;
 
 /* Pushes a new object of a class: a table with the class's metatable and a

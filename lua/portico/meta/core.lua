@@ -50,6 +50,8 @@ local native = {}
 ---@field fs_stat fun(self: table, path: string, options: table?): table
 ---@field fs_exists fun(self: table, path: string, options: table?): boolean
 ---@field fs_list fun(self: table, path: string, options: table?): table[]
+---@field fs_walk fun(self: table, path: string, options: table?): table
+---@field fs_glob fun(self: table, pattern: string, options: table?): string[]
 ---@field fs_mkdir fun(self: table, path: string, options: table?)
 ---@field fs_remove fun(self: table, path: string, options: table?)
 ---@field fs_rename fun(self: table, from: string, to: string, options: table?)

@@ -111,6 +111,13 @@
 ---@class portico.RenameOptions: portico.FileOptions
 ---@field overwrite boolean? replace the target
 
+---@class portico.WalkOptions: portico.FileOptions
+---@field depth integer? levels at most; 1 is the directory itself
+---@field on_error "raise"|"skip"|nil raise unless given
+
+---@class portico.GlobOptions: portico.CallOptions
+---@field hidden boolean? names that begin with a dot match, too
+
 ---@class portico.SymlinkOptions: portico.CallOptions
 ---@field parents boolean? make missing directories above
 
@@ -183,6 +190,7 @@
 ---@field mtime number seconds since 1970
 ---@field mtime_ns integer the same in nanoseconds, exact
 ---@field target string? of a symlink
+---@field path string? in a walk only
 
 ---@class portico.Capability
 ---@field level "native"|"emulated"|"missing"

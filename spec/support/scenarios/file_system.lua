@@ -115,6 +115,110 @@ portable("FileSystem: bad arguments of what agents do", function(_, sb, t)
   end
 end)
 
+-- What a walk gives, as text.
+local function walked(fs, ...)
+  local found = {}
+  for entry in fs:walk(...) do
+    found[#found + 1] = entry.path .. (entry.type == "directory" and "/" or "")
+  end
+  return table.concat(found, " ")
+end
+
+local function make_tree(fs)
+  for _, path in ipairs({
+    "t/a/1.c", "t/a/2.h", "t/a/b/3.c", "t/a/b/c/4.c", "t/.h/5.c", "t/6.c",
+    "t/-x", "t/[y]", "t/Z/.7.c",
+  }) do
+    fs:write(path, path, { parents = true })
+  end
+  fs:mkdir("t/empty")
+end
+
+portable("FileSystem: walk", function(_, sb, t)
+  local fs = sb.fs
+  make_tree(fs)
+  t:note("all", walked(fs, "t"))
+  t:note("slash", walked(fs, "t/a/"))
+  t:note("depth", walked(fs, "t", { depth = 1 }))
+  t:note("depth", walked(fs, "t", { depth = 2 }))
+  t:note("here", walked(fs, ".", { depth = 2 }):find("t/a/ ", 1, true))
+  t:note("empty", walked(fs, "t/empty"))
+  local entry = fs:walk("t/a")()
+  t:note("entry", entry.name, entry.path, entry.size, entry.type, entry.mode)
+  for each in fs:walk("t") do
+    if each.path == "t/a" then
+      fs:remove("t/a", { recursive = true })
+    end
+  end
+  t:note("removed meanwhile", walked(fs, "t"))
+  local walk = fs:walk("t")
+  t:note("text", tostring(walk):gsub(" in [^)]*", ""))
+  t:note("first", walk().path)
+  t:note("close", walk:close(), walk:close(), walk())
+  local missing = fs:walk("no")
+  t:raises("NotFoundError", "ENOENT", "missing", missing)
+  t:note("over", missing(), missing.closed)
+  t:try("a file", fs:walk("t/6.c"))
+  local function bad(label, ...)
+    t:raises("InvalidArgumentError", "PCO_EINVAL", label, fs.walk, fs, ...)
+  end
+  bad("no path")
+  bad("empty", "")
+  bad("zero", "a\0b")
+  bad("depth", "t", { depth = 0 })
+  bad("depth", "t", { depth = "x" })
+  bad("on_error", "t", { on_error = "ignore" })
+end)
+
+portable("FileSystem: glob", function(_, sb, t)
+  local fs = sb.fs
+  make_tree(fs)
+  for _, pattern in ipairs({
+    "t/*", "t/*.c", "t/*/*.c", "t/**/*.c", "t/**", "t/**/b/*.c", "**/4.c",
+    "t/a/**/c/4.c", "t/.*", "t/*/.*", "t/[-a-b]*", "t/[!a]*", "t/\\[y\\]",
+    "t/?", "t/a/", "t/*/", "./t//a/./1.c", "t/no", "t/no/*", "t/6.c/*", "t/6.c/",
+    "t/[y", "t/**/**/3.?", "t/a/../6.c", "*/a/[0-9].[ch]", "t/[]y[]*",
+    "t/**/", "t",
+  }) do
+    t:note(pattern, table.concat(fs:glob(pattern), " "))
+  end
+  t:note("hidden", table.concat(fs:glob("t/**/*.c", { hidden = true }), " "))
+  t:note("absolute", #fs:glob("/*") > 0, fs:glob("/")[1])
+  t:note("many stars", #fs:glob("t/" .. ("*a"):rep(30) .. "b"))
+  t:raises("InvalidArgumentError", nil, "empty", fs.glob, fs, "")
+  t:raises("InvalidArgumentError", nil, "no string", fs.glob, fs, {})
+  t:raises("InvalidArgumentError", nil, "deep", fs.glob, fs, ("*/"):rep(300))
+  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "timeout", fs.glob, fs, "**",
+    { timeout = 0 })
+end)
+
+add("FileSystem: walk and glob and links", function(_, sb, t)
+  local fs = sb.fs
+  fs:write("d/e/f", "", { parents = true })
+  fs:symlink("..", "d/up")
+  fs:symlink("e", "d/link")
+  fs:symlink("nowhere", "d/dangling")
+  fs:symlink("d", "start")
+  t:note("walk", walked(fs, "d"))
+  t:note("by a link", walked(fs, "start"))
+  t:try("refused", fs:walk("start", { follow = false }))
+  for _, pattern in ipairs({
+    "d/**", "d/*/f", "start/**", "d/dangling", "d/link/", "**/f", "d/dang*",
+  }) do
+    t:note(pattern, table.concat(fs:glob(pattern), " "))
+  end
+  sb:exec("mkdir -p r/closed/in r/open; chmod 0 r/closed"):check()
+  if sb:output({ "id", "-u" }) ~= "0" then
+    local walk = fs:walk("r")
+    t:note("first", walk().path)
+    t:raises("PermissionError", "EACCES", "closed", walk)
+    t:note("goes on", walk().path, walk())
+    t:note("skip", walked(fs, "r", { on_error = "skip" }))
+    t:note("glob", table.concat(fs:glob("r/**"), " "))
+  end
+  sb:exec("chmod 755 r/closed"):check()
+end)
+
 add("FileSystem: chmod, chown", function(_, sb, t)
   local fs = sb.fs
   local function mode(path)
