@@ -179,6 +179,66 @@ describe("attack: system call", function()
   end)
 end)
 
+-- ---- files ------------------------------------------------------------------
+
+describe("attack: files", function()
+  local list, code = env.sh(env.quoted(directory .. "/setid") .. " list")
+  assert(code == 0 and #list > 0, "no list of ways")
+  for way in list:gmatch("%S+") do
+    pair({ "setid", way }, "setid")
+  end
+
+  test("a mode that does not count is let through", function()
+    local got, text = attack(strict, { "setid", "nothing" })
+    assert.equal(THROUGH, got, text)
+  end)
+
+  -- A file of the host, in a read-only mount: whether a program of the host
+  -- that writes it has to wait for who reads it inside.
+  local function is_held_up(create)
+    local dir <close> = setmetatable({ path = env.tmpdir() }, {
+      __close = function(self)
+        env.rmdir(self.path)
+      end,
+    })
+    env.sh("chmod 755 " .. dir.path)
+    env.write(dir.path .. "/file", "content")
+    local sandbox <close> = create({
+      mounts[1], { source = dir.path, target = "/held" },
+    })
+    local process <close> = sandbox:spawn({ "/attacks/lease", "/held/file" },
+      { stdin = "pipe", stderr = "null" })
+    local said = process:read({ timeout = 20 }).data
+    -- dd opens without waiting, which is refused at once if it would wait.
+    local output, status = env.sh(("dd oflag=nonblock,append conv=notrunc "
+      .. "if=/dev/null of=%s/file 2>&1"):format(env.quoted(dir.path)))
+    return said, status ~= 0 and output or false
+  end
+
+  test("a lease on a file of a mount holds up nobody", function()
+    local said, held_up = is_held_up(function(all)
+      return sync.sandbox({ backend = "bwrap", mounts = all })
+    end)
+    assert.equal("not held\n", said)
+    assert.is_false(held_up)
+  end)
+
+  local name = "a lease on a file of a mount holds up without fcntl"
+  if is_root then
+    skip(name, "with two uids the kernel refuses it too")
+  else
+    test(name, function()
+      local said, held_up = is_held_up(function(all)
+        return weak_backend:create({
+          mounts = all, settings = { weaken = "fcntl" },
+        })
+      end)
+      assert.equal("held\n", said)
+      assert.truthy(held_up:find("temporarily unavailable", 1, true), held_up)
+    end)
+  end
+end)
+
 -- ---- other processes --------------------------------------------------------
 
 describe("attack: process", function()

@@ -276,6 +276,26 @@ int main(void) {
     output = "tar: 7\n",
   },
   {
+    name = "coreutils: modes and copies", needs = { "/usr/bin/install" },
+    command = [[
+      set -e
+      umask 022
+      cp -a /usr/bin/install ./program && cp -p program again
+      install -D -m 755 program bin/program && install -d -m 1777 drop
+      install -m 640 /dev/null bin/data
+      mkdir -m 700 private && mknod pipe p && chmod +t private
+      # What comes from the system may be set-id; copies are not.
+      cp --preserve=mode,timestamps /usr/bin/passwd . 2>/dev/null || true
+      [ ! -u passwd ]
+      cp -a bin copies && mv copies moved && touch -r moved bin
+      chmod -R u=rwX,go=rX bin && truncate -s 10 bin/data
+      # A refused bit is said so.
+      ! chmod u+s again 2>why && grep -q 'not permitted' why
+      echo "modes: $(stat -c %a bin/program moved/data private drop | xargs)"
+    ]],
+    output = "modes: 755 640 1700 1777\n",
+  },
+  {
     name = "sqlite3", needs = { "/usr/bin/sqlite3" },
     command = [[
       set -e

@@ -35,6 +35,8 @@
  *   clone       new namespaces by clone
  *   personality odd personalities
  *   sysvipc     the sizes of System V segments and sets
+ *   fcntl       leases, notices of directories, commands that are not known
+ *   setid       set-id bits
  *
  * Other names are not about system calls and no business of this file.
  */
@@ -50,6 +52,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -71,11 +74,11 @@ static const char *const allowed[] = {
     "inotify_init1", "inotify_rm_watch", "ioctl", "lchown", "lgetxattr", "link",
     "linkat", "listxattr", "listxattrat", "llistxattr", "lremovexattr", "lseek",
     "lsetxattr", "lstat", "mkdir", "mkdirat", "mknod", "mknodat", "newfstatat",
-    "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64",
-    "pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat",
-    "readv", "removexattr", "removexattrat", "rename", "renameat", "renameat2",
-    "rmdir", "sendfile", "setxattr", "setxattrat", "splice", "stat", "statfs",
-    "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "tee",
+    "open", "openat", "pread64", "preadv", "preadv2", "pwrite64", "pwritev",
+    "pwritev2", "read", "readahead", "readlink", "readlinkat", "readv",
+    "removexattr", "removexattrat", "rename", "renameat", "renameat2", "rmdir",
+    "sendfile", "setxattr", "setxattrat", "splice", "stat", "statfs", "statx",
+    "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "tee",
     "truncate", "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes",
     "vmsplice", "write", "writev",
     /* waiting, pipes and sockets */
@@ -343,6 +346,45 @@ static void refuse_protocols(maker *m, uint64_t family) {
               is_above(2, IPPROTO_ICMPV6));
 }
 
+/* Who holds a lease makes everybody wait who opens the file, programs of the
+ * host too, and for that it need only be readable.  A delegation is the same
+ * under another number, above the last that is known (F_SET_FILE_RW_HINT). */
+static void refuse_leases(maker *m) {
+  const uint64_t last_known = 1038;
+  refuse(m, "fcntl", EINVAL, low_is(1, F_SETLEASE));
+  refuse(m, "fcntl", EINVAL, low_is(1, F_NOTIFY));
+  refuse(m, "fcntl", EINVAL, is_above(1, last_known));
+}
+
+/* Set-id bits in the argument `mode`. */
+static void refuse_mode(maker *m, const char *call, unsigned mode) {
+  refuse(m, call, EPERM, bits_are(mode, S_ISUID, S_ISUID));
+  refuse(m, call, EPERM, bits_are(mode, S_ISGID, S_ISGID));
+}
+
+/* The same where the mode counts only if a file is to be made: else anything
+ * may stand there. */
+static void refuse_open_mode(maker *m, const char *call, unsigned flags) {
+  static const uint64_t making[] = {O_CREAT, O_TMPFILE & ~O_DIRECTORY};
+  static const uint64_t bits[] = {S_ISUID, S_ISGID};
+  for (size_t i = 0; i < COUNT(making); i++)
+    for (size_t j = 0; j < COUNT(bits); j++)
+      refuse_both(m, call, EPERM, bits_are(flags, making[i], making[i]),
+                  bits_are(flags + 1, bits[j], bits[j]));
+}
+
+static void refuse_set_ids(maker *m) {
+  refuse_mode(m, "chmod", 1);
+  refuse_mode(m, "fchmod", 1);
+  refuse_mode(m, "fchmodat", 2);
+  refuse_mode(m, "fchmodat2", 2);
+  refuse_mode(m, "creat", 1);
+  refuse_mode(m, "mknod", 1);
+  refuse_mode(m, "mknodat", 2);
+  refuse_open_mode(m, "open", 1);
+  refuse_open_mode(m, "openat", 2);
+}
+
 static int by_argument(const char *weaken) {
   maker m = {.weaken = weaken ? weaken : ""};
   begin(&m, SCMP_ACT_ALLOW);
@@ -354,6 +396,10 @@ static int by_argument(const char *weaken) {
     refuse_namespaces(&m);
   if (!is_weakened(&m, "prlimit64"))
     refuse(&m, "prlimit64", EPERM, is_not(0, 0));
+  if (!is_weakened(&m, "fcntl"))
+    refuse_leases(&m);
+  if (!is_weakened(&m, "setid"))
+    refuse_set_ids(&m);
   if (!is_weakened(&m, "sysvipc")) {
     refuse(&m, "shmget", ENOSPC, is_above(1, 16384));
     refuse(&m, "semget", ENOSPC, is_above(1, 16));

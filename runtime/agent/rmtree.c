@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * See rmtree.h.  Every name is removed relative to a held descriptor of its
- * directory; a directory is entered by its descriptor only, which openat2
- * refuses to give across a mount.
+ * directory; a directory is entered by its descriptor only, and not if that is
+ * of another mount.  (openat2 could say so at once, but there is none in a
+ * sandbox of bwrap.)
  */
 #include "rmtree.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,25 +31,45 @@ static void note(pco_rmtree *t, int error) {
     t->error = error;
 }
 
-/* Opens without crossing a mount.  A kernel or filter without openat2 gets the
- * weaker check, which does not notice a bind mount of the same file system. */
-static int open_inside(int dir, const char *name, int flags) {
-  struct open_how how = {
-      .flags = (uint64_t)(flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-      .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS};
-  long fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
-  if (fd >= 0)
-    return (int)fd;
-  if (errno != ENOSYS && errno != EPERM)
-    return -errno;
+/* The head of the kernel's struct statx, of which C libraries know different
+ * lengths, up to the mount. */
+typedef struct mount_stat {
+  uint32_t mask;
+  uint32_t other[35];
+  uint64_t mount;
+  uint64_t rest[13];
+} mount_stat;
+_Static_assert(offsetof(mount_stat, mount) == 0x90, "stx_mnt_id");
+_Static_assert(sizeof(mount_stat) == 256, "struct statx");
+#define ASK_MOUNT 0x1000u /* STATX_MNT_ID */
+
+static bool get_mount(int fd, uint64_t *out) {
+  mount_stat m = {0};
+  long rc = syscall(SYS_statx, fd, "", AT_EMPTY_PATH, ASK_MOUNT, &m);
+  *out = m.mount;
+  return rc == 0 && m.mask & ASK_MOUNT;
+}
+
+/* A kernel or filter without mounts in statx gets the weaker check, which does
+ * not notice a bind mount of the same file system. */
+static bool same_mount(int a, int b) {
   struct stat here, there;
-  fd = openat(dir, name, flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  uint64_t mount_a, mount_b;
+  if (fstat(a, &here) != 0 || fstat(b, &there) != 0 ||
+      here.st_dev != there.st_dev)
+    return false;
+  return !get_mount(a, &mount_a) || !get_mount(b, &mount_b) ||
+         mount_a == mount_b;
+}
+
+/* Opens without crossing a mount. */
+static int open_inside(int dir, const char *name, int flags) {
+  int fd = openat(dir, name, flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0)
     return -errno;
-  if (fstat(dir, &here) == 0 && fstat((int)fd, &there) == 0 &&
-      here.st_dev == there.st_dev)
-    return (int)fd;
-  close((int)fd);
+  if (same_mount(dir, fd))
+    return fd;
+  close(fd);
   return -EXDEV;
 }
 

@@ -225,6 +225,18 @@ static size_t all_entries(const entry **out) {
        EINVAL,
        {1, 0, 0}},
 
+      /* files */
+      {"lease", "fcntl", SYS_fcntl, EINVAL, EBADF, {MINUS, F_SETLEASE}},
+      {"lease-high",
+       "fcntl",
+       SYS_fcntl,
+       EINVAL,
+       EBADF,
+       {MINUS, HIGH | F_SETLEASE}},
+      {"delegation", "fcntl", SYS_fcntl, EINVAL, EBADF, {MINUS, 1040}},
+      {"notify", "fcntl", SYS_fcntl, EINVAL, EBADF, {MINUS, F_NOTIFY}},
+      {MISSING(openat2), EINVAL, {MINUS, POINT(nothing), 0, 0}},
+
       /* the rest */
       {"personality",
        "personality",
