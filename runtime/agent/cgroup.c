@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -209,6 +210,7 @@ static int open_top(pco_cgroup *g, pco_cgroup_tree *t) {
     return rc;
   t->top = open_dir(t->base, g->name);
   if (t->top >= 0) {
+    flock(t->top, LOCK_EX | LOCK_NB); /* see cgroup_sweep.h */
     t->shared_events =
         t->v2 && faccessat(t->top, "pids.events.local", F_OK, 0) == 0;
     return 0;

@@ -24,8 +24,11 @@
  * processes, so pids.max is what was asked for and one for each of them.
  *
  * The agent may be hostile by the time it asks.  It names leaves by number; it
- * can make at most PCO_CGROUP_MAX_LEAVES of them, below the sandbox's
- * directory, where the sandbox's limits hold whatever it asks for.
+ * can make at most PCO_CGROUP_MAX_LEAVES of them, and not many more than there
+ * may be processes, below the sandbox's directory, where the sandbox's limits
+ * hold whatever it asks for: pids.max stays below twice what was asked for and
+ * PCO_CGROUP_SPARE_LEAVES.  Nobody else makes any: the agent has descriptors of
+ * cgroup.procs and of counters, from which nothing else can be reached.
  *
  * Nothing here takes memory from the heap.
  */
@@ -40,10 +43,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PCO_CGROUP_MAX_LEAVES 2048u
-#define PCO_CGROUP_MAX_TREES  3u                         /* memory, pids, cpu */
-#define PCO_CGROUP_MAX_FDS    (PCO_CGROUP_MAX_TREES + 2) /* procs, counters */
-#define PCO_CGROUP_TEXT       160
+#define PCO_CGROUP_MAX_LEAVES   2048u
+#define PCO_CGROUP_SPARE_LEAVES 64u
+#define PCO_CGROUP_MAX_TREES    3u /* memory, pids, cpu */
+#define PCO_CGROUP_MAX_FDS      (PCO_CGROUP_MAX_TREES + 2) /* procs, counters */
+#define PCO_CGROUP_TEXT         160
 
 typedef struct pco_cgroup_limits {
   uint64_t memory; /* bytes; 0, here and below: no limit */

@@ -197,6 +197,21 @@ static void cap_cpus(const pco_cgroup *g, pco_cgroup_limits *l) {
     l->cpus = g->limits.cpus;
 }
 
+/* A supervisor has one command, and a command is a process: an honest agent has
+ * use for as many as pids.max allows, a few idle ones, and some whose command
+ * is about to be refused. */
+static bool may_have_another(const pco_cgroup *g, bool supervisor) {
+  if (!(g->applied & PCO_KEEPER_LIMIT_PIDS) ||
+      g->limits.pids >= PCO_CGROUP_MAX_LEAVES)
+    return true;
+  uint64_t most = g->limits.pids + PCO_CGROUP_SPARE_LEAVES, n = 0;
+  if (supervisor)
+    return g->n_supervisors < most;
+  for (uint32_t i = 0; i < PCO_CGROUP_MAX_LEAVES; i++)
+    n += g->leaves[i].state != FREE;
+  return n < 2 * most;
+}
+
 static void make(pco_cgroup *g, const pco_cgroup_request *q, reply *r) {
   pco_cgroup_leaf *l = &g->leaves[q->leaf];
   bool is_supervisor = q->flags & PCO_CGROUP_SUPERVISOR;
@@ -206,6 +221,10 @@ static void make(pco_cgroup *g, const pco_cgroup_request *q, reply *r) {
     remove_leaf(g, q->leaf);
   if (l->state != FREE) {
     say(r, NULL, -EBUSY);
+    return;
+  }
+  if (!may_have_another(g, is_supervisor)) {
+    say(r, NULL, -EAGAIN);
     return;
   }
   if (!is_supervisor)

@@ -11,6 +11,7 @@
 #include "keeper.h"
 
 #include "cgroup.h"
+#include "cgroup_sweep.h"
 #include "clock.h"
 #include "harden.h"
 #include "keeper_shares.h"
@@ -353,6 +354,7 @@ int pco_keeper_main(void) {
   int rc = start(&k, last);
   if (rc != 0)
     return rc;
+  pco_cgroup_sweep(&k.cgroup); /* the sandbox runs: nobody waits for it */
   while (!k.ended)
     turn(&k);
   finish(&k);

@@ -8,6 +8,7 @@
 
 #include "../../runtime/agent/cgroup.h"
 #include "../../runtime/agent/cgroup_find.h"
+#include "../../runtime/agent/cgroup_sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- a tree of plain files ---------------------------------------------- */
@@ -649,12 +652,19 @@ static void test_hostile(void) {
     made += hear(ends[1], &h) && h.n == 2;
     forget(&h);
   }
-  IS(made, PCO_CGROUP_MAX_LEAVES, "all the leaves that there are");
-  HAS(at("pids/portico-x/pids.max"), "2148");
-  for (uint32_t i = 0; i < 1048; i++)
+  IS(made, 164, "the supervisors that 100 processes may need");
+  HAS(at("pids/portico-x/pids.max"), "264");
+  made = 0;
+  for (uint32_t i = made; i < PCO_CGROUP_MAX_LEAVES; i++) {
+    make(i, 0, (pco_cgroup_limits){.pids = 1});
+    made += hear(ends[1], &h) && h.n == 2;
+    forget(&h);
+  }
+  IS(made, 164, "and as many leaves of commands");
+  for (uint32_t i = 0; i < 150; i++)
     drop(i);
-  HAS(at("pids/portico-x/pids.max"), "1100"); /* as many digits as before */
-  for (uint32_t i = 1048; i < PCO_CGROUP_MAX_LEAVES; i++)
+  HAS(at("pids/portico-x/pids.max"), "114"); /* as many digits as before */
+  for (uint32_t i = 150; i < PCO_CGROUP_MAX_LEAVES; i++)
     drop(i);
   /* descriptors of its own are dropped */
   int before = dup(0);
@@ -835,6 +845,52 @@ static void test_stale(void) {
   close_socket();
 }
 
+/* One beside g's, as a killed keeper leaves it; held: as one that lives. */
+static int make_other(const char *name, int age_s, bool held) {
+  struct timespec times[2] = {{0, UTIME_OMIT}, {time(NULL) - age_s, 0}};
+  char leaf[64];
+  int base = open(at("pids"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  fake_make(base, name);
+  snprintf(leaf, sizeof leaf, "%s/7", name);
+  fake_make(base, leaf);
+  utimensat(base, name, times, 0);
+  int fd = openat(base, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  close(base);
+  if (held && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+static bool is_there(const char *path) {
+  return access(path, F_OK) == 0;
+}
+
+static void test_sweep(void) {
+  set_up_v1(false);
+  IS(start("auto", "x", ALL), 0, "one that sweeps");
+  int held = make_other("portico-held", 1000, true);
+  make_other("portico-dead", 1000, false);
+  make_other("portico-young", 0, false);
+  make_other("else", 1000, false);
+  make_other("portico-busy", 1000, false);
+  put(at("pids/portico-busy/7/cgroup.procs"), "1\n");
+  pco_cgroup_sweep(&g);
+  OK(!is_there(at("pids/portico-dead")), "what nobody holds is removed");
+  OK(is_there(at("pids/portico-held/7")), "what a keeper holds is not");
+  OK(is_there(at("pids/portico-young/7")), "what is young is not");
+  OK(is_there(at("pids/portico-busy/7")), "what has a process is not");
+  OK(is_there(at("pids/else/7")), "what is not ours is not");
+  OK(is_there(at("pids/portico-x")), "nor its own");
+  close(held);
+  pco_cgroup_sweep(&g);
+  OK(!is_there(at("pids/portico-held")), "and when the keeper is dead, it is");
+  int own = open(at("pids/portico-x"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  OK(flock(own, LOCK_EX | LOCK_NB) != 0, "a keeper holds what it makes");
+  close(own);
+  IS(pco_cgroup_remove(&g), 0, "removed");
+}
+
 int main(void) {
   /* There it is fast. */
   snprintf(root, sizeof root, "/dev/shm/portico-cgroup-XXXXXX");
@@ -857,6 +913,7 @@ int main(void) {
   test_v2_leaves();
   test_hostile();
   test_random();
+  test_sweep();
   test_real();
   test_stale();
   IS(pco_cgroup_remove_stale("auto", "no-such-sandbox"), 0,
