@@ -166,6 +166,40 @@ describe("attack: processes", function()
   once("are not, without the limit", function()
     goes_through("cgroup", limits, { "bomb", "count", "100" })
   end)
+
+  -- Without a limit there are 4096; the agent has some of its own.
+  both("are bounded if nobody asked for it", function(P)
+    local sandbox <close> = P.sandbox(options())
+    local held <close> = sandbox:spawn({ "/attacks/bomb", "hold", "5000" },
+      { stdin = "pipe" })
+    local amount = tonumber(held:read({ timeout = 60 }).data)
+    assert(amount <= 4096 and amount >= 4000, amount .. " processes")
+    -- There may be room for one more, which then is the bomb itself.
+    local ok, got = pcall(sandbox.exec, sandbox,
+      { "/attacks/bomb", "count", "10" })
+    assert.truthy(ok and got.code == REFUSED or got.limit == "pids",
+      tostring(got))
+    sandbox.fs:write("/workspace/file", "the agent works on")
+    others_are_well()
+    held:close_stdin()
+    held:wait()
+    sandbox:exec({ "true" }):check()
+  end)
+
+  once("are not, without that bound", function()
+    goes_through("processes", nil, { "bomb", "count", "5000" })
+  end)
+
+  both("may be more than that, with a limit that says so", function(P)
+    for _, cgroup in ipairs({ "none", "auto" }) do
+      local backend <close> = P.open("bwrap", { cgroup = cgroup })
+      local sandbox <close> = backend:create({
+        mounts = mounts, limits = { pids = 5200 },
+      })
+      local result, text = attack(sandbox, { "bomb", "count", "5000" })
+      assert.equal(THROUGH, result.code, text)
+    end
+  end)
 end)
 
 -- ---- 13: everything that can be filled --------------------------------------

@@ -93,7 +93,7 @@ describe("attack 1:", function()
         assert.not_equal(uids_of(agent), uids_of(command))
       end
       local status = env.read(("/proc/%d/status"):format(command))
-      for _, set in ipairs({ "Inh", "Prm", "Eff", "Amb" }) do
+      for _, set in ipairs({ "Inh", "Prm", "Eff", "Bnd", "Amb" }) do
         assert.equal("0000000000000000",
           status:match("Cap" .. set .. ":%s+(%x+)"))
       end
@@ -206,6 +206,46 @@ describe("attack 27:", function()
     end)
   else
     pending("attack 27, cgroups: an ordinary user has none here")
+  end
+
+  if IS_ROOT then
+    test("host and keeper are killed: the next sandbox sweeps", function(P)
+      local old = env.script([[
+        local P = require("portico.sync")
+        local sb = P.sandbox({ name = "swept", limits = { pids = 30 } })
+        sb:exec({ "true" })
+        local host = io.open("/proc/self/stat"):read("n")
+        local keeper = io.popen("pgrep -P " .. host .. " portico-keep")
+        os.execute("kill -9 " .. keeper:read("n") .. " " .. host)
+      ]])
+      assert.falsy(old:find("error", 1, true), old)
+      local look = "find /sys/fs/cgroup -name 'portico-swept-*' 2>/dev/null"
+      local left = env.sh(look)
+      assert.not_equal("", left, "nothing was left, so nothing can be swept")
+      -- They are not young any more.
+      env.sh("touch -d '1 hour ago' " .. left:gsub("\n", " "))
+      local sb <close> = P.sandbox({ limits = { pids = 30 } })
+      assert.is_true(env.eventually(10, function()
+        return env.sh(look) == ""
+      end), env.sh(look))
+      assert.equal("fine", sb:output("echo fine"))
+    end)
+
+    test("no two sandboxes of one name have the same cgroup", function(P)
+      local seen = {}
+      for _ = 1, 3 do
+        local sb <close> = P.sandbox({
+          backend = "bwrap", name = "one-name", limits = { pids = 30 },
+        })
+        sb:exec({ "true" })
+        local name = env.sh("find /sys/fs/cgroup -name 'portico-one-name-*' "
+          .. "-printf '%f\n' 2>/dev/null"):match("[^\n]+")
+        assert.truthy(name and not seen[name], name)
+        seen[name] = true
+      end
+    end)
+  else
+    pending("attack 27, cgroups swept: an ordinary user has none here")
   end
 
   -- A killer goes round as long as sandboxes are made. Each try may end either

@@ -53,6 +53,9 @@ _Static_assert(BWRAP_IMAGE_FD == 7, "it is a part of that name");
 /* Without a `disk` limit a sandbox may write this much, in bytes. */
 #define BWRAP_DISK (UINT64_C(1) << 30)
 
+/* Without a `pids` limit a sandbox may have this many processes. */
+#define BWRAP_PIDS 4096u
+
 /* Without the setting `image_max` an image may have this many bytes. */
 #define BWRAP_IMAGE_MAX (UINT64_C(8) << 30)
 
@@ -153,8 +156,9 @@ int bwrap_choose_ids(const pco_backend *b, bwrap_plan *p, pco_error *err);
 /* True if the build is one for tests and `what` is to be left out. */
 bool bwrap_is_weak(const bwrap_plan *p, const char *what);
 
-/* Starts a keeper for p.  `id` names its cgroup, `agent_fd` is the stream for
- * the agent, or what a command reads (or -1).  0, or a negative code and *err.
+/* Starts a keeper for p.  `id` is for the name of its cgroup, `agent_fd` is the
+ * stream for the agent, or what a command reads (or -1).  0, or a negative code
+ * and *err.
  */
 int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
                  const char *id, int agent_fd,
@@ -162,14 +166,18 @@ int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
 
 /* ---- limits.c ---- */
 
-/* Gives the name of its cgroup; "" for none. */
-void bwrap_limits_name(char *out, size_t size, const pco_backend *b,
-                       const bwrap_plan *p, const char *id);
-/* Adds the keeper's words about cgroups, and the agent's options. */
+/* Makes a name for its cgroup, another one each time; "" for none.  0 or a
+ * negative code. */
+int bwrap_limits_name(char *out, size_t size, const pco_backend *b,
+                      const bwrap_plan *p, const char *id);
+/* Adds the keeper's words about the cgroup of that name, and the agent's
+ * options. */
 void bwrap_limits_keeper(bwrap_words *w, const pco_backend *b,
-                         const bwrap_plan *p, const char *id);
+                         const bwrap_plan *p, const char *name);
 void bwrap_limits_agent(bwrap_words *w, const pco_backend *b,
                         const bwrap_plan *p);
+/* How many processes each id inside may have, whatever the agent thinks. */
+uint64_t bwrap_limits_processes(const bwrap_plan *p);
 /* Holds what the keeper could do against what create() was asked for.  0, or
  * PCO_EUNAVAILABLE and *err. */
 int bwrap_limits_check(const pco_sandbox *s, const pco_keeper_report *r,

@@ -9,7 +9,9 @@
  */
 #include "bwrap.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,18 +28,28 @@ static void add_limit(bwrap_words *w, const char *what, uint64_t amount) {
   bwrap_words_addf(w, "%llu", (unsigned long long)amount);
 }
 
-/* It has the host's pid, since ids are unique in a process only. */
-void bwrap_limits_name(char *out, size_t size, const pco_backend *b,
-                       const bwrap_plan *p, const char *id) {
+/* Ids are unique in a process only, and pids in a PID namespace; the pid is for
+ * people. */
+int bwrap_limits_name(char *out, size_t size, const pco_backend *b,
+                      const bwrap_plan *p, const char *id) {
+  uint32_t random;
   out[0] = '\0';
-  if (has_cgroup(b, p))
-    snprintf(out, size, "%s-%ld", id, (long)getpid());
+  if (!has_cgroup(b, p))
+    return 0;
+  if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+    return -EAGAIN;
+  snprintf(out, size, "%s-%08x-%ld", id, (unsigned)random, (long)getpid());
+  return 0;
+}
+
+/* More than the commands have, so that there is room for the supervisors. */
+uint64_t bwrap_limits_processes(const bwrap_plan *p) {
+  uint64_t commands = p->limits.pids ? p->limits.pids : BWRAP_PIDS;
+  return commands < UINT32_MAX ? commands + BWRAP_PIDS : UINT32_MAX;
 }
 
 void bwrap_limits_keeper(bwrap_words *w, const pco_backend *b,
-                         const bwrap_plan *p, const char *id) {
-  char name[96];
-  bwrap_limits_name(name, sizeof name, b, p, id);
+                         const bwrap_plan *p, const char *name) {
   if (!*name)
     return;
   bwrap_words_add_all(w, "cgroup", b->cgroup, name, NULL);
@@ -80,6 +92,8 @@ void bwrap_limits_agent(bwrap_words *w, const pco_backend *b,
     len = append(text, sizeof text, len, "memory", p->limits.memory_bytes);
     len = append(text, sizeof text, len, "pids", p->limits.pids);
   }
+  if (!p->limits.pids && !bwrap_is_weak(p, "processes"))
+    len = append(text, sizeof text, len, "pids", BWRAP_PIDS);
   len = append(text, sizeof text, len, "open_files", open_files(p));
   if (len > 0)
     bwrap_words_add_all(w, "--rlimit", text, NULL);

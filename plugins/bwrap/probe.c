@@ -36,6 +36,17 @@ static pco_capability limit(const char *name, const bwrap_keeper *k,
   return (pco_capability){name, room, emulated ? PCO_EMULATED : PCO_MISSING, 0};
 }
 
+/* The same for pids, of which there is a bound in any case. */
+static pco_capability limit_of_pids(const bwrap_keeper *k, char room[512]) {
+  char reason[512];
+  pco_capability c =
+      limit("limits.pids", k, PCO_KEEPER_LIMIT_PIDS, true, reason);
+  snprintf(room, 512, "%.440s; %u processes if nothing is asked for", c.reason,
+           BWRAP_PIDS);
+  c.reason = room;
+  return c;
+}
+
 /* Sets what the try has found out in a list that says that all works. */
 static void judge(pco_capability *c, size_t n, const pco_error *err) {
   for (size_t i = 0; i < n && err->code != 0; i++)
@@ -56,7 +67,7 @@ static void answer(pco_backend *b, pco_op *op, const pco_error *err,
       {"isolation", ids, PCO_NATIVE, 0},
       {"network.none", NULL, PCO_NATIVE, 0},
       limit("limits.memory", k, PCO_KEEPER_LIMIT_MEMORY, true, memory),
-      limit("limits.pids", k, PCO_KEEPER_LIMIT_PIDS, true, pids),
+      limit_of_pids(k, pids),
       limit("limits.cpus", k, PCO_KEEPER_LIMIT_CPUS, false, cpus),
       {"limits.disk", "the size of a tmpfs", PCO_NATIVE, 0},
       {"limits.open_files", NULL, PCO_NATIVE, 0},

@@ -49,6 +49,7 @@ static int number_of(int fd) {
  *   tmpfs     without a bound on bytes; inodes: on files
  *   seccomp   no filters; what else is known leaves out a part of them (see
  *             filter.c)
+ *   processes not even the bound that every sandbox has on them
  *   cgroup    no limits of memory and pids, in whatever way; open_files: of
  *             those an ordinary user's commands always have
  *   dumpable  an agent that commands of the same id may look into
@@ -131,9 +132,13 @@ static void keeper_first_process(bwrap_words *w, const pco_backend *b,
 }
 
 static void keeper_words(bwrap_words *w, const pco_backend *b,
-                         const bwrap_plan *p, const char *id) {
+                         const bwrap_plan *p, const char *cgroup) {
   keeper_ids(w, p);
-  bwrap_limits_keeper(w, b, p, id);
+  if (!bwrap_is_weak(p, "processes")) {
+    bwrap_words_add(w, "processes");
+    bwrap_words_addf(w, "%llu", (unsigned long long)bwrap_limits_processes(p));
+  }
+  bwrap_limits_keeper(w, b, p, cgroup);
   keeper_stage(w, p);
   bwrap_words_add_all(w, "--", p->program, "--args", NULL);
   bwrap_words_addf(w, "%d", number_of(FD_ARGS));
@@ -212,13 +217,15 @@ static void add_namespaces(bwrap_words *w, const bwrap_plan *p) {
   if (!p->host_network && !bwrap_is_weak(p, "network"))
     bwrap_words_add(w, "--unshare-net");
   bwrap_words_add(w, "--as-pid-1");
+  bwrap_words_add_all(w, "--cap-drop", "ALL", NULL);
   if (!p->two_ids || p->no_agent)
     bwrap_words_add_all(w, "--unshare-user", "--uid", "1000", "--gid", "1000",
                         NULL);
   else
-    bwrap_words_add_all(w, "--cap-drop", "ALL", "--cap-add", "CAP_SETUID",
-                        "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL",
-                        NULL);
+    bwrap_words_add_all(w, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID",
+                        "--cap-add", "CAP_KILL", NULL);
+  if (!p->command) /* the agent drops it, and with it the bounding set */
+    bwrap_words_add_all(w, "--cap-add", "CAP_SETPCAP", NULL);
 }
 
 static void add_env(bwrap_words *w, const bwrap_plan *p) {
@@ -335,19 +342,22 @@ int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
                  const char *id, int agent_fd,
                  void (*on_report)(bwrap_keeper *k), pco_error *err) {
   int32_t fds[N_FDS];
+  char cgroup[sizeof k->cgroup];
   bwrap_words w = {0};
   int words = -1;
   for (int i = 0; i < N_FDS; i++)
     fds[i] = -1;
   int rc = open_fds(b, p, agent_fd, fds, err);
+  if (rc == 0)
+    rc = bwrap_limits_name(cgroup, sizeof cgroup, b, p, id);
   if (rc == 0) {
-    keeper_words(&w, b, p, id);
+    keeper_words(&w, b, p, cgroup);
     rc = words = bwrap_words_memfd(&w, "keeper-words");
   }
   if (rc >= 0)
     rc = bwrap_keeper_start(k, b, words, fds, N_FDS, on_report, err);
   if (rc == 0)
-    bwrap_limits_name(k->cgroup, sizeof k->cgroup, b, p, id);
+    memcpy(k->cgroup, cgroup, sizeof k->cgroup);
   for (int i = 0; i < N_FDS; i++)
     if (fds[i] >= 0)
       close(fds[i]);

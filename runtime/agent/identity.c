@@ -16,15 +16,20 @@
 static pco_user commands;
 static bool is_set;
 
-/* Nothing may be inherited by what is executed.  (Without the capability to do
- * so this is refused, and there is nothing to lose.) */
+/* Nothing may be inherited by what is executed, nor gained by it.  (Without the
+ * capability to do so this is refused, and there is nothing to lose.) */
 static void drop_inheritable(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct data[2];
   memset(data, 0, sizeof data);
+  for (unsigned long c = 0; prctl(PR_CAPBSET_DROP, c, 0, 0, 0) == 0; c++)
+    ;
   if (syscall(SYS_capget, &header, data) != 0)
     return;
   data[0].inheritable = data[1].inheritable = 0;
+  /* It was for the bounding set alone. */
+  data[0].effective &= ~(1u << CAP_SETPCAP);
+  data[0].permitted &= ~(1u << CAP_SETPCAP);
   syscall(SYS_capset, &header, data);
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 }

@@ -38,6 +38,9 @@
  *                             PCO_KEEPER_STAGE/NAME (made as what SOURCE is)
  *   entry DIR ENTRY NAME      the same with the directory or file ENTRY of DIR;
  *                             neither may be, or lead through, a link by now
+ *   processes N               each id inside may have N processes at once,
+ *                             threads included: a resource limit, which binds
+ *                             the agent too; absent: no such limit
  *   cgroup BASE NAME          see cgroup.h; absent: no cgroup
  *   limit WHAT AMOUNT         memory (bytes), pids, cpus (1/1000); needs cgroup
  *   -- PATH ARG...            the launcher; PATH is argv[0] too

@@ -41,7 +41,10 @@ void pco_shares_leave(void) {
       lower(&shares[i], r.rlim_max - r.rlim_max / 4);
 }
 
-void pco_shares_take(void) {
+void pco_shares_take(uint64_t processes) {
+  const share own = {RLIMIT_NPROC, processes};
+  if (processes)
+    lower(&own, own.most);
   for (size_t i = 0; i < COUNT(shares); i++)
     lower(&shares[i], shares[i].most);
   /* The usual limit of a user is 128.  Where this cannot be set, it stays. */

@@ -7,11 +7,14 @@
 #ifndef PCO_KEEPER_SHARES_H
 #define PCO_KEEPER_SHARES_H
 
+#include <stdint.h>
+
 /* Before the user namespace is made: bounds what all sandboxes may have
  * together, and leaves a quarter of each limit to others. */
 void pco_shares_leave(void);
 
-/* In it, with all rights: bounds what this one sandbox may have. */
-void pco_shares_take(void);
+/* In it, with all rights: bounds what this one sandbox may have, and to
+ * `processes` (0: not) those of each id.  Nobody inside can raise that. */
+void pco_shares_take(uint64_t processes);
 
 #endif /* PCO_KEEPER_SHARES_H */

@@ -193,14 +193,14 @@ static void prepare_as_root(stage *s) {
   fill(s);
   forget_sys();
   make_namespaces(s, CLONE_NEWUSER);
-  pco_shares_take();
+  pco_shares_take(s->words->processes);
   map_ids(s, 0, 0);
   become_agent(s);
 }
 
 /* uid and gid are those from outside of the user namespace. */
 static void prepare_as_user(stage *s, uid_t uid, gid_t gid) {
-  pco_shares_take();
+  pco_shares_take(s->words->processes);
   make_namespaces(s, CLONE_NEWNS);
   make_private(s);
   open_sources(s);

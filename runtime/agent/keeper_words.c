@@ -61,6 +61,10 @@ static void take_tmpfs(pco_keeper_words *w, list *l) {
   w->tmpfs_inodes = take_number(l, 10);
 }
 
+static void take_processes(pco_keeper_words *w, list *l) {
+  w->processes = take_number(l, 10);
+}
+
 static void take_dir(pco_keeper_words *w, list *l) {
   pco_keeper_dir *d = &w->dirs[w->n_dirs++];
   d->name = take(l);
@@ -111,10 +115,11 @@ static void take_launcher(pco_keeper_words *w, list *l) {
 static const struct {
   const char *name;
   void (*fn)(pco_keeper_words *w, list *l);
-} known[] = {{"uids", take_uids},   {"tmpfs", take_tmpfs},
-             {"dir", take_dir},     {"bind", take_bind},
-             {"entry", take_entry}, {"cgroup", take_cgroup},
-             {"limit", take_limit}, {"--", take_launcher}};
+} known[] = {{"uids", take_uids},     {"tmpfs", take_tmpfs},
+             {"dir", take_dir},       {"bind", take_bind},
+             {"entry", take_entry},   {"processes", take_processes},
+             {"cgroup", take_cgroup}, {"limit", take_limit},
+             {"--", take_launcher}};
 
 static int parse(pco_keeper_words *w, list *l, const char **wrong) {
   while (*l->at) {

@@ -33,6 +33,7 @@ typedef struct pco_keeper_words {
   bool two_ids;
   uint32_t first_uid, first_gid, n_ids; /* two_ids: to choose from */
   uint64_t tmpfs_bytes, tmpfs_inodes;
+  uint64_t processes; /* 0: no limit */
   pco_keeper_dir *dirs;
   size_t n_dirs;
   pco_keeper_bind *binds;
