@@ -197,9 +197,61 @@ describe("create of bwrap refuses", function()
       { limits = { memory = 1000 } }).message, "memory")
     has(raises("InvalidArgumentError", backend.create, backend,
       { settings = { weaken = "seccomp" } }).message, "weaken")
-    local err = raises("NotFoundError", backend.create, backend,
-      { cwd = "/no/such" })
-    has(err.message, "/no/such")
+    local err = raises("InvalidArgumentError", backend.create, backend,
+      { settings = { uids = "one" } })
+    has(err.message, "backend_settings = {uids")
+  end)
+
+  test("a cwd that is none", function(backend)
+    for cwd, code in pairs({
+      ["/no/such"] = "ENOENT", ["a\nb"] = "ENOENT",
+      ["/etc/passwd"] = "ENOTDIR", [("a"):rep(300)] = "ENAMETOOLONG",
+      [("a/"):rep(4000)] = "ENAMETOOLONG",
+    }) do
+      local _, err = pcall(backend.create, backend, { cwd = cwd })
+      assert.equal(code, err.code, tostring(err))
+      has(err.message, "cwd")
+      has(err.message, cwd:sub(1, 50))
+    end
+  end)
+
+  test("a mount that has no place", function(backend)
+    local dir = "/usr/share"
+    for target, expected in pairs({
+      ["/usr/no-such/x"] = "EROFS /usr/no-such",
+      ["/etc/passwd/x"] = "ENOTDIR /etc/passwd",
+      ["/usr/bin/env"] = "ENOTDIR /usr/bin/env",
+      ["/" .. ("a"):rep(300)] = "ENAMETOOLONG /aaaa",
+      ["/usr/" .. ("namespace/"):rep(60) .. "x"] = "EROFS /usr/namespace",
+      [("/a"):rep(3000)] = "ENAMETOOLONG /a/a",
+    }) do
+      local _, err = pcall(backend.create, backend,
+        { mounts = { { source = dir, target = target } } })
+      local code, component = expected:match("(%S+) (%S+)")
+      assert.equal(code, err.code, tostring(err))
+      has(err.message, component)
+    end
+    local _, err = pcall(backend.create, backend,
+      { mounts = { { source = "/etc/passwd", target = "/usr" } } })
+    assert.equal("EISDIR", err.code, tostring(err))
+  end)
+
+  test("an environment that is too large", function(backend)
+    local large = { LARGE = ("x"):rep(200000) }
+    local _, err = pcall(backend.create, backend, { env = large })
+    assert.equal("E2BIG", err.code, tostring(err))
+    has(err.message, "environment")
+    local sb <close> = backend:create()
+    err = raises("SpawnError", sb.exec, sb, { "true" }, { env = large })
+    assert.equal("E2BIG", err.code)
+    has(err.message, "environment (200")
+    for i = 1, 300 do
+      large["N" .. i] = ("x"):rep(100000)
+    end
+    err = raises("SpawnError", sb.exec, sb, { "true" }, { env = large })
+    assert.equal("E2BIG", err.code)
+    has(err.message, "environment (30")
+    assert.equal("fine", sb:output("echo fine"))
   end)
 
   it("settings that are none", function()
@@ -216,11 +268,9 @@ describe("create of bwrap refuses", function()
     end
     for _, range in ipairs({ "4294967292:8", "-5:10", "0:10", "5", "5:1",
       "5:10x" }) do
-      if env.is_root() then
-        local backend <close> = sync.open("bwrap", { id_range = range })
-        has(raises("InvalidArgumentError", backend.create, backend).message,
-          "id_range")
-      end
+      local backend <close> = sync.open("bwrap", { id_range = range })
+      has(raises(env.is_root() and "InvalidArgumentError" or "UnsupportedError",
+        backend.create, backend).message, "id_range")
     end
     if env.is_root() then
       local backend <close> = sync.open("bwrap", { uids = "one" })
@@ -250,10 +300,21 @@ describe("where bwrap cannot work", function()
     local isolation = backend:probe().capabilities.isolation
     assert.equal("missing", isolation.level)
     has(isolation.reason, words[1])
+    has(backend:probe().detail, words[1])
   end
 
   facades.both(it, "it says which package is missing", function(P)
     without(P, "/no/such/bwrap", { "/no/such/bwrap", "package bubblewrap" })
+  end)
+
+  facades.both(it, "it says that the program is another", function(P)
+    for _, text in ipairs({
+      "exit 0", "exit 1", "echo 'usage: x' >&2; exit 2",
+    }) do
+      with_program("#!/bin/sh\n" .. text .. "\n", function(program)
+        without(P, program, { "not bubblewrap", program })
+      end)
+    end
   end)
 
   facades.both(it, "it says that bubblewrap is too old", function(P)
@@ -298,7 +359,9 @@ end)
 
 describe("probe of bwrap", function()
   test("tells what works", function(backend)
-    local caps = backend:probe().capabilities
+    local probe = backend:probe()
+    has(probe.detail, "bwrap")
+    local caps = probe.capabilities
     for _, name in ipairs({ "isolation", "network.none", "limits.disk",
       "limits.open_files", "image", "mounts", "signals" }) do
       assert.equal("native", caps[name].level, name)

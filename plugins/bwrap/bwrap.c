@@ -213,11 +213,12 @@ static int check_image_max(const char *value, pco_error *err) {
                        "image_max '%.64s' is not a number of bytes", value);
 }
 
-static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
-  static const char *const known[] = {"bwrap",    "cache",     "cgroup", "uids",
+const char *const bwrap_settings[] = {"bwrap",    "cache",     "cgroup", "uids",
                                       "id_range", "image_max", NULL};
+
+static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
   static const char *const paths[] = {"bwrap", "cache", NULL};
-  int rc = pco_settings_check(settings, n, known, err);
+  int rc = pco_settings_check(settings, n, bwrap_settings, err);
   for (size_t i = 0; rc == 0 && paths[i]; i++)
     rc = check_path(paths[i], pco_setting_get(settings, n, paths[i]), err);
   const char *cgroup = pco_setting_get(settings, n, "cgroup");

@@ -208,6 +208,8 @@ int bwrap_probe(pco_backend *b, pco_op *op);
 /* ---- bwrap.c ---- */
 
 extern plugin_table bwrap_table;
+/* The settings of open(). */
+extern const char *const bwrap_settings[];
 
 /* To be called when backend->work has become less: a close() that waits may
  * complete, and the backend be gone. */

@@ -131,5 +131,10 @@ int bwrap_choose_ids(const pco_backend *b, bwrap_plan *p, pco_error *err) {
   p->two_ids = root || b->uids == BWRAP_UIDS_TWO;
   if (root)
     return choose_as_root(b, p, err);
+  if (b->id_range)
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "id_range is for root: the sandboxes of an ordinary user have its own "
+        "id or, with uids = \"two\", a part of its range in /etc/subuid");
   return p->two_ids ? choose_sub_ids(p, err) : 0;
 }

@@ -19,6 +19,7 @@ typedef struct bwrap_keeper bwrap_keeper;
 
 struct bwrap_keeper {
   struct pco_backend *backend;
+  const char *program; /* the launcher; the backend's or static */
   int pidfd;
   int control;
   uv_poll_t *poll; /* on control; owned */

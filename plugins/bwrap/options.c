@@ -21,6 +21,8 @@
 #define MAX_CPUS   100000.0
 #define MAX_INODES (UINT64_C(1) << 20)
 #define MAX_MOUNTS 1000u
+#define MAX_TARGET (PATH_MAX - 64) /* bubblewrap puts its new root before it   \
+                                    */
 
 /* ---- bubblewrap itself -------------------------------------------------- */
 
@@ -99,6 +101,11 @@ static int check_target(const char *target, pco_error *err) {
         "mounts: the target '%.300s' is not an absolute path without "
         "'.', '..' and an end in '/'",
         target);
+  if (strlen(target) > MAX_TARGET)
+    return plugin_fail(err, UV_ENAMETOOLONG,
+                       "mounts: the target %.200s... is longer than a path may "
+                       "be",
+                       target);
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
     if (plugin_is_inside(target, kept[i]))
       return plugin_fail(
@@ -221,6 +228,19 @@ static int check_wants(const pco_create_opts *o, pco_error *err) {
   return plugin_check_name(o->name, err);
 }
 
+/* What is set for a backend cannot be for one of its sandboxes. */
+static int check_misplaced(const pco_pair *settings, size_t n, pco_error *err) {
+  for (size_t i = 0; i < n; i++)
+    for (size_t j = 0; bwrap_settings[j]; j++)
+      if (pco_streq(settings[i].key, bwrap_settings[j]))
+        return plugin_fail(err, UV_EINVAL,
+                           "'%s' is a setting of the backend, not of one "
+                           "sandbox: open(\"bwrap\", {%s = ...}), or "
+                           "sandbox{backend_settings = {%s = ...}}",
+                           settings[i].key, settings[i].key, settings[i].key);
+  return 0;
+}
+
 static int check_settings(bwrap_plan *p, const pco_create_opts *o,
                           pco_error *err) {
 #ifdef PCO_BWRAP_WEAK
@@ -228,7 +248,9 @@ static int check_settings(bwrap_plan *p, const pco_create_opts *o,
 #else
   static const char *const known[] = {NULL};
 #endif
-  int rc = pco_settings_check(o->settings, o->n_settings, known, err);
+  int rc = check_misplaced(o->settings, o->n_settings, err);
+  if (rc == 0)
+    rc = pco_settings_check(o->settings, o->n_settings, known, err);
   const char *weaken = pco_setting_get(o->settings, o->n_settings, "weaken");
   if (rc < 0 || !weaken)
     return rc;
@@ -237,8 +259,11 @@ static int check_settings(bwrap_plan *p, const pco_create_opts *o,
 }
 
 /* Relative to the workspace; whether it is there is found out inside. */
-static int set_cwd(bwrap_plan *p, const char *cwd) {
+static int set_cwd(bwrap_plan *p, const char *cwd, pco_error *err) {
   size_t size = strlen(cwd) + sizeof BWRAP_WORKSPACE + 1;
+  if (size > PATH_MAX)
+    return plugin_fail(err, UV_ENAMETOOLONG,
+                       "cwd %.200s... is longer than a path may be", cwd);
   p->cwd = malloc(size);
   if (!p->cwd)
     return UV_ENOMEM;
@@ -277,7 +302,7 @@ int bwrap_plan_init(bwrap_plan *p, pco_backend *b, const pco_create_opts *o,
   if (rc == 0)
     rc = set_image(p, b, o->image, err);
   if (rc == 0)
-    rc = set_cwd(p, o->cwd ? o->cwd : BWRAP_WORKSPACE);
+    rc = set_cwd(p, o->cwd ? o->cwd : BWRAP_WORKSPACE, err);
   if (rc == 0)
     rc = set_env(p, o->env, err);
   p->strict = o->flags & PCO_CREATE_STRICT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What works on this machine: the exact profile is tried, once for each probe,
- * with the agent's program as the first process; all it does is print its
- * version.
+ * with the agent's program as the first process; all it does is end with a
+ * status that nobody else has.
  */
 #include "bwrap.h"
 
@@ -88,6 +88,7 @@ static void answer(pco_backend *b, pco_op *op, const pco_error *err,
   result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS;
   result.capabilities = capabilities;
   result.n_capabilities = sizeof capabilities / sizeof *capabilities;
+  result.detail = err->code != 0 ? err->message : k->program;
   b->host->complete(b->host, op, &result);
 }
 
@@ -96,7 +97,8 @@ static void on_ended(bwrap_keeper *k) {
   pco_backend *b = p->backend;
   char room[PCO_MESSAGE_MAX];
   pco_error err = pco_error_in(room, sizeof room);
-  if (k->last.type != PCO_KEEPER_ENDED || k->last.exit_code != 0)
+  if (k->last.type != PCO_KEEPER_ENDED ||
+      k->last.exit_code != PCO_KEEPER_PROBED)
     bwrap_explain(k, &err);
   if (p->cancelled)
     pco_fail(b->host, p->op, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
@@ -125,7 +127,7 @@ static int start(probe *p, pco_error *err) {
   static atomic_uint count;
   char id[32];
   snprintf(id, sizeof id, "probe%u", atomic_fetch_add(&count, 1));
-  static const char *const command[] = {BWRAP_AGENT_PROGRAM, "--version", NULL};
+  static const char *const command[] = {BWRAP_AGENT_PROGRAM, "--probe", NULL};
   int rc = bwrap_plan_init_command(&p->plan, p->backend, command, err);
   p->plan.limits.memory_bytes = UINT64_C(1) << 30;
   p->plan.limits.pids = 1000;

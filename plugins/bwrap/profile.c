@@ -356,8 +356,10 @@ int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
   }
   if (rc >= 0)
     rc = bwrap_keeper_start(k, b, words, fds, N_FDS, on_report, err);
-  if (rc == 0)
+  if (rc == 0) {
+    k->program = p->program;
     memcpy(k->cgroup, cgroup, sizeof k->cgroup);
+  }
   for (int i = 0; i < N_FDS; i++)
     if (fds[i] >= 0)
       close(fds[i]);

@@ -181,6 +181,7 @@ static int local_probe(pco_backend *b, pco_op *op) {
   result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS;
   result.capabilities = capabilities;
   result.n_capabilities = sizeof capabilities / sizeof *capabilities;
+  result.detail = "plain processes of your user";
   b->host->complete(b->host, op, &result);
   return 0;
 }

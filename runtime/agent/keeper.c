@@ -243,9 +243,26 @@ static void on_control(keeper *k) {
   }
 }
 
-/* Keeps the last bytes. */
+#define TEXT_HEAD 160
+
+/* Appends; when it is full, what lies between the first and the last bytes is
+ * left out.  n is at most half of the size. */
+static void keep_text(char *text, size_t size, const char *bytes, size_t n) {
+  static const char gap[] = "...";
+  const size_t tail = TEXT_HEAD + sizeof gap - 1;
+  size_t len = strlen(text);
+  if (len + n >= size) {
+    size_t over = len + n - size + 1;
+    memcpy(text + TEXT_HEAD, gap, sizeof gap - 1);
+    memmove(text + tail, text + tail + over, len - tail - over);
+    len -= over;
+  }
+  memcpy(text + len, bytes, n);
+  text[len + n] = 0;
+}
+
+/* Keeps the first and the last bytes. */
 static void on_errors(keeper *k) {
-  char *text = k->report.text;
   char buf[256];
   ssize_t n = read(k->errors, buf, sizeof buf);
   if (n <= 0) {
@@ -255,13 +272,9 @@ static void on_errors(keeper *k) {
     }
     return;
   }
-  size_t len = strlen(text), size = sizeof k->report.text;
-  size_t over = len + (size_t)n >= size ? len + (size_t)n - size + 1 : 0;
-  memmove(text, text + over, len - over);
-  len -= over;
   for (ssize_t i = 0; i < n; i++)
-    text[len++] = buf[i] ? buf[i] : '?';
-  text[len] = 0;
+    buf[i] = buf[i] ? buf[i] : '?';
+  keep_text(k->report.text, sizeof k->report.text, buf, (size_t)n);
 }
 
 static void on_launcher(keeper *k) {

@@ -16,7 +16,7 @@
  *
  * Both sides are the host's own programs and trust each other; nothing from
  * inside comes here but the launcher's exit status and its standard error, of
- * which the last bytes are kept.
+ * which the first and the last bytes are kept.
  *
  * Descriptors of the keeper when it starts: 0-2 /dev/null, 3 the control
  * socket (SOCK_SEQPACKET), 4 a memfd with its words (below), 5 /dev/null, which
@@ -84,8 +84,8 @@ enum {
   PCO_KEEPER_FAILED,
   /* Once, last: everything has ended.  `exit_code` or `signal` of the launcher
    * (which passes on that of the first process inside, 128 + n for a signal),
-   * `asked`, `error` (0, or why a cgroup could not be removed), `text` (the end
-   * of the launcher's standard error). */
+   * `asked`, `error` (0, or why a cgroup could not be removed), `text` (begin
+   * and end of the launcher's standard error). */
   PCO_KEEPER_ENDED
 };
 
@@ -93,6 +93,10 @@ enum {
 enum {
   PCO_KEEPER_END = 1 /* `grace_ms` for it to end by itself, then kill it */
 };
+
+/* The exit status of `portico-agent --probe`: it did run inside, which 0 would
+ * not tell of a launcher that only says so. */
+#define PCO_KEEPER_PROBED 42
 
 #define PCO_KEEPER_LIMIT_MEMORY (1u << 0)
 #define PCO_KEEPER_LIMIT_PIDS   (1u << 1)

@@ -120,8 +120,7 @@ static int limit_of(const pco_exec *x, const pco_placement *own,
                     const pco_placement *command) {
   uint32_t held = own->limits | command->limits;
   bool in_exec = x->stage == PCO_STAGE_EXEC || x->stage == PCO_STAGE_FORK;
-  if (in_exec && x->error == ENOMEM &&
-      (x->max_memory || held & PCO_KEEPER_LIMIT_MEMORY))
+  if (x->error == ENOMEM && (x->max_memory || held & PCO_KEEPER_LIMIT_MEMORY))
     return PCO_LIMIT_MEMORY;
   if (in_exec && x->error == EAGAIN &&
       (x->max_pids || held & PCO_KEEPER_LIMIT_PIDS))
@@ -138,6 +137,20 @@ static void explain_limit(pco_exec *x, int limit) {
 }
 
 /* ---- the start ---------------------------------------------------------- */
+
+static size_t bytes_of(char *const *list) {
+  size_t n = 0;
+  for (; *list; list++)
+    n += strlen(*list) + 1;
+  return n;
+}
+
+static void explain_size(pco_exec *x) {
+  snprintf(x->message, sizeof x->message,
+           "arguments (%zu bytes) and environment (%zu bytes) are too long: "
+           "each of them may have about 128 KiB, all together some MiB",
+           bytes_of(x->argv), bytes_of(x->env));
+}
 
 /* Says in the frame that the program did not start. */
 static int refuse(pco_wire_buf *answer, uint64_t op, const pco_exec *x,
@@ -236,6 +249,8 @@ pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
     int limit = limit_of(&x, own, command);
     if (limit)
       explain_limit(&x, limit);
+    else if (x.error == E2BIG && env)
+      explain_size(&x);
     refuse(answer, r->op, &x, limit);
   }
   free(env);

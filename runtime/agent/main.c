@@ -36,6 +36,7 @@ static const char USAGE[] =
     "       portico-agent --remove-only DIR\n"
     "       portico-agent --unpack PROGRAM FD BYTES ENTRIES\n"
     "       portico-agent --seal DIR FIRST-ID LAST-ID BYTES ENTRIES\n"
+    "       portico-agent --probe\n"
     "       portico-agent --version\n";
 
 typedef struct arguments {
@@ -169,6 +170,8 @@ int main(int argc, char **argv) {
     return pco_unpack_main(argv + 2);
   if (argc == 2 + PCO_SEAL_WORDS && strcmp(argv[1], "--seal") == 0)
     return pco_seal_main(argv + 2);
+  if (argc == 2 && strcmp(argv[1], "--probe") == 0)
+    return PCO_KEEPER_PROBED;
   if (!parse(argc, argv, &o)) {
     fputs(USAGE, stderr);
     return 2;

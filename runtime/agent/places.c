@@ -76,7 +76,7 @@ static const char *limit_name(uint32_t bit) {
 /* Says that a limit cannot be had, the first of them. */
 static void refuse_limit(pco_agent *a, uint64_t op, uint32_t limits, int error,
                          const char *why) {
-  char text[PCO_CGROUP_TEXT + 128];
+  char text[PCO_CGROUP_TEXT + 256];
   uint32_t bit = limits & -limits;
   int limit = bit == PCO_KEEPER_LIMIT_MEMORY ? PCO_LIMIT_MEMORY
               : bit == PCO_KEEPER_LIMIT_PIDS ? PCO_LIMIT_PIDS
@@ -87,14 +87,17 @@ static void refuse_limit(pco_agent *a, uint64_t op, uint32_t limits, int error,
              "processes; use bwrap",
              limit_name(bit));
   else
-    snprintf(text, sizeof text, "'limits.%s' of a command needs a cgroup: %s",
+    snprintf(text, sizeof text,
+             "'limits.%s' of a command needs a cgroup (%s); run as root, or "
+             "have an administrator hand over a directory: open(\"bwrap\", "
+             "{cgroup = DIRECTORY})",
              limit_name(bit), why);
   pco_commands_refuse(a, op, error, limit, text);
 }
 
 void pco_places_refuse(pco_agent *a, uint64_t op, uint32_t limits) {
   refuse_limit(a, op, limits, a->leaves.may_emulate ? ENODEV : EOPNOTSUPP,
-               "none can be made here");
+               "the setting cgroup is \"none\"");
 }
 
 /* Passes a leaf on to its supervisor: first what to enter, then the counters,

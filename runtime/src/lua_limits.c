@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See lua_limits.h.  math.huge is no limit, as it is no timeout. */
+/* See lua_limits.h.  math.huge is no limit, as it is no timeout; but for disk.
+ */
 #include "lua_limits.h"
 
 #include <math.h>
@@ -7,8 +8,10 @@
 #include "lua_args.h"
 #include "lua_error.h"
 
-#define LEAST_CPUS 0.001
-#define MOST_CPUS  1e6
+/* Less leaves no room to start a program; backends ask as much of a sandbox. */
+#define LEAST_MEMORY (4 << 20)
+#define LEAST_CPUS   0.001
+#define MOST_CPUS    1e6
 
 static const char *const known[] = {"memory", "pids",       "cpus",
                                     "disk",   "open_files", NULL};
@@ -33,6 +36,38 @@ static uint64_t integer(lua_State *L, int at, const char *operation,
   return (uint64_t)n < max ? (uint64_t)n : max;
 }
 
+/* The memory of a command; what a sandbox needs is for its backend to say. */
+static uint64_t memory(lua_State *L, int at, const char *operation,
+                       bool of_command) {
+  uint64_t bytes = integer(L, at, operation, "memory", INT64_MAX);
+  if (of_command && bytes && bytes < LEAST_MEMORY)
+    pco__bad_argument(L, operation,
+                      "limits.memory of a command must be 4 MiB (%d) or more "
+                      "(got %d)",
+                      LEAST_MEMORY, (int)bytes);
+  return bytes;
+}
+
+/* It has a bound everywhere, often in memory, so that without end is no wish
+ * that could be granted. */
+static uint64_t disk(lua_State *L, int at, const char *operation,
+                     bool of_command) {
+  uint64_t bytes = integer(L, at, operation, "disk", INT64_MAX);
+  if (!pco__get_option(L, at, "disk"))
+    return 0;
+  if (of_command)
+    pco__raise_new(L, PCO_EUNSUPPORTED, operation,
+                   "limits.disk is not for one command: it bounds the whole "
+                   "sandbox and belongs to its creation");
+  if (bytes == 0)
+    pco__bad_argument(
+        L, operation,
+        "limits.disk must be a number of bytes: a sandbox's disk "
+        "always has a bound (without limits.disk, the backend's)");
+  lua_pop(L, 1);
+  return bytes;
+}
+
 static double processors(lua_State *L, int at, const char *operation) {
   if (!pco__get_option(L, at, "cpus"))
     return 0;
@@ -55,16 +90,12 @@ bool pco__opt_limits(lua_State *L, int idx, const char *operation,
     pco__bad_argument(L, operation, "limits must be a table (got %s)",
                       pco__describe(L, at));
   pco__check_options(L, at, operation, known);
-  out->memory_bytes = integer(L, at, operation, "memory", INT64_MAX);
-  out->disk_bytes = integer(L, at, operation, "disk", INT64_MAX);
+  out->memory_bytes = memory(L, at, operation, of_command);
+  out->disk_bytes = disk(L, at, operation, of_command);
   out->pids = integer(L, at, operation, "pids", INT64_MAX);
   out->open_files =
       (uint32_t)integer(L, at, operation, "open_files", UINT32_MAX);
   out->cpus = processors(L, at, operation);
   lua_pop(L, 1);
-  if (of_command && out->disk_bytes)
-    pco__raise_new(L, PCO_EUNSUPPORTED, operation,
-                   "limits.disk is not for one command: it bounds the whole "
-                   "sandbox and belongs to its creation");
   return true;
 }

@@ -233,6 +233,21 @@ static void open_ours(pco__process *p, ends *e) {
     e->ours[i] = -1;
 }
 
+static size_t bytes_of(char *const *strings) {
+  size_t n = 0;
+  for (; strings && *strings; strings++)
+    n += strlen(*strings) + 1;
+  return n;
+}
+
+static void fail_size(pco__process *p, const pco__spawn_opts *opts) {
+  pco__process_failed(
+      p, pco__error_new(UV_E2BIG, PCO_SOURCE_HOST, NULL,
+                        "arguments (%zu bytes) and environment (%zu bytes) are "
+                        "too long for one request to the agent",
+                        bytes_of(opts->argv), bytes_of(opts->env)));
+}
+
 static void fail(pco__process *p, int rc, const char *what) {
   pco__error *err = pco__error_new(rc, PCO_SOURCE_HOST, NULL, "%s: %s", what,
                                    pco__code_text(rc));
@@ -269,7 +284,10 @@ static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
   if (rc < 0) {
     close_ends(&e);
     pco_wire_buf_free(&frame);
-    fail(p, rc, "starting the command");
+    if (rc == UV_E2BIG)
+      fail_size(p, opts);
+    else
+      fail(p, rc, "starting the command");
     return;
   }
   open_ours(p, &e);

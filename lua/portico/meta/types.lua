@@ -19,9 +19,9 @@
 
 -- Of a sandbox (create), or of one command and all that it starts (exec,
 -- output, spawn): then beside those of its sandbox. 1 or more; math.huge is no
--- limit.
+-- limit, but for disk, which always has one.
 ---@class portico.Limits
----@field memory integer? bytes; files in the sandbox count
+---@field memory integer? bytes, 4 MiB or more; files in the sandbox count
 ---@field pids integer? processes and threads
 ---@field cpus number? 0.5 is half of one
 ---@field disk integer? bytes; of a sandbox only
@@ -198,7 +198,7 @@
 
 ---@class portico.ProbeResult
 ---@field capabilities table<string, portico.Capability>
----@field detail string? version of the tool behind it
+---@field detail string? the tool behind it, or why the backend cannot work
 
 ---@class portico.BackendEntry
 ---@field name string

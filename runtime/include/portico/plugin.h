@@ -333,7 +333,7 @@ typedef struct pco_probe_result {
   uint64_t caps; /* PCO_CAP_* */
   const pco_capability *capabilities;
   size_t n_capabilities;
-  const char *detail; /* a tool's version or the like; or NULL */
+  const char *detail; /* the tool behind it, or why it cannot work; or NULL */
 } pco_probe_result;
 
 #define PCO_SIGNAL_TREE (1u << 0) /* the whole tree, not the first process */
