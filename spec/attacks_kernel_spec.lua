@@ -301,9 +301,11 @@ describe("attack: descriptors", function()
     { name = "much input", options = { input = ("x"):rep(1 << 20) } },
     { name = "merged", options = { stderr = "merge" } },
     { name = "nowhere", options = { stdout = "null", stderr = "null" } },
+    { name = "a terminal", options = { pty = true }, terminal = true },
   }
   for _, start in ipairs(starts) do
-    for _, way in ipairs({ "count", "reopen" }) do
+    local ways = { "count", start.terminal and "terminal" or "reopen" }
+    for _, way in ipairs(ways) do
       local name = ("descriptors %s, %s, is refused"):format(way, start.name)
       facades.both(test, name, function(P)
         local options = { backend = "bwrap", mounts = mounts }
@@ -327,8 +329,11 @@ describe("attack: descriptors", function()
     end
   end)
 
-  skip("descriptors in a command with a terminal",
-    "commands cannot have one yet")
+  test("descriptors terminal goes through with a file", function()
+    assert.equal(THROUGH, strict:exec(
+      "/attacks/descriptors terminal </usr/bin/env; exit $?",
+      { pty = true }).code)
+  end)
 end)
 
 -- ---- terminals --------------------------------------------------------------

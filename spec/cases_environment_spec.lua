@@ -1,6 +1,5 @@
 -- Situations 29 to 34 of the collection of cases: environment variables and
--- the working directory. (31, LINES and COLUMNS, wants a terminal, which comes
--- with another issue; that neither is set is seen here already.)
+-- the working directory. (31 and 33 with a terminal: pty_spec.lua.)
 
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")

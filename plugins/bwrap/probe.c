@@ -76,7 +76,7 @@ static void answer(pco_backend *b, pco_op *op, const pco_error *err,
       {"mounts", NULL, PCO_NATIVE, 0},
       {"list", "the sandboxes of this process", PCO_NATIVE, 0},
       {"user", "all commands run as the user '" BWRAP_USER "'", PCO_MISSING, 0},
-      {"pty", "the agent makes no terminals yet", PCO_MISSING, 0},
+      {"pty", NULL, PCO_NATIVE, 0},
       {"attach", ends, PCO_MISSING, 0},
       {"detach", ends, PCO_MISSING, 0},
       {"pause", "not yet", PCO_MISSING, 0},
@@ -85,7 +85,7 @@ static void answer(pco_backend *b, pco_op *op, const pco_error *err,
   };
   judge(capabilities, N_TRIED, err);
   pco_probe_result result = pco_probe_result_init();
-  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS;
+  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY;
   result.capabilities = capabilities;
   result.n_capabilities = sizeof capabilities / sizeof *capabilities;
   result.detail = err->code != 0 ? err->message : k->program;

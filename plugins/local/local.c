@@ -161,7 +161,7 @@ static int local_probe(pco_backend *b, pco_op *op) {
       {"limits.cpus", plain, PCO_MISSING, 0},
       {"limits.disk", plain, PCO_MISSING, 0},
       {"limits.open_files", plain, PCO_MISSING, 0},
-      {"pty", "the agent makes no terminals yet", PCO_MISSING, 0},
+      {"pty", NULL, PCO_NATIVE, 0},
       {"signals", NULL, PCO_NATIVE, 0},
       {"list", "the sandboxes of this process", PCO_NATIVE, 0},
       {"user", "commands run as your user", PCO_MISSING, 0},
@@ -178,7 +178,7 @@ static int local_probe(pco_backend *b, pco_op *op) {
        PCO_MISSING, 0},
   };
   pco_probe_result result = pco_probe_result_init();
-  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS;
+  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY;
   result.capabilities = capabilities;
   result.n_capabilities = sizeof capabilities / sizeof *capabilities;
   result.detail = "plain processes of your user";

@@ -482,8 +482,8 @@ static void merge_pieces(pco_process *p) {
 }
 
 int null_spawn(pco_sandbox *s, const pco_spawn_opts *o, pco_op *op) {
-  const uint32_t known =
-      PCO_SPAWN_PTY | PCO_SPAWN_STDIN | PCO_SPAWN_CLEAN_ENV | PCO_SPAWN_MERGE;
+  const uint32_t known = PCO_SPAWN_PTY | PCO_SPAWN_NO_ECHO | PCO_SPAWN_STDIN |
+                         PCO_SPAWN_CLEAN_ENV | PCO_SPAWN_MERGE;
   if (o->flags & ~known || !o->argv || !o->argv[0])
     return UV_EINVAL;
   if (null_is_gone(s, op) || refuse(s, o, op))

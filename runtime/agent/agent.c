@@ -88,7 +88,9 @@ static void turn(pco_agent *a) {
   if (pco_jobs_ready(a) && !a->ending)
     pco_jobs_step(a);
   pco_commands_tick(a);
-  flush_host(a);
+  do
+    flush_host(a);
+  while (pco_relays_tick(a));
 }
 
 /* Gives the host a moment to take the last answers. */
@@ -160,6 +162,7 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
 
 void pco_agent_deinit(pco_agent *a) {
   pco_commands_deinit(a);
+  pco_relays_deinit(a);
   pco_leaves_deinit(a);
   pco_channel_deinit(&a->host);
   pco_wire_buf_free(&a->buf);

@@ -4,11 +4,12 @@
  *
  * One process, one thread, one epoll.  The parts are the host's channel
  * (agent.c), requests (dispatch.c), commands and their supervisors
- * (commands.c) and file jobs (job.c).  Nothing in a turn of the loop waits for
- * anyone; what takes long is done in steps.
+ * (commands.c), relayed streams (relay.c) and file jobs (job.c).  Nothing in a
+ * turn of the loop waits for anyone; what takes long is done in steps.
  *
  * Backpressure: while more than PCO_OUT_HIGH bytes wait for the host, nothing
- * is read from the host or the supervisors, and jobs pause at PCO_OUT_LOW; so
+ * is read from the host or the supervisors, and jobs and relayed output pause
+ * at PCO_OUT_LOW; so
  * the queue is bounded by the former and one frame.
  */
 #ifndef PCO_AGENT_H
@@ -20,6 +21,7 @@
 #include "launch.h"
 #include "leaves.h"
 #include "path.h"
+#include "relay.h"
 #include "source.h"
 
 #include <stdbool.h>
@@ -40,6 +42,7 @@ typedef struct pco_agent {
   pco_paths paths;
   pco_commands commands;
   pco_leaves leaves;
+  pco_relays relays;
   pco_jobs jobs;
 } pco_agent;
 

@@ -197,8 +197,12 @@ int pco_channel_send_fds(pco_channel *c, const pco_wire_buf *b, const int *fds,
 
 /* The payload of a received frame follows its header in memory. */
 int pco_channel_relay(pco_channel *c, const pco_frame *f) {
-  return queue_fds(c, f->payload - PCO_WIRE_HEADER,
-                   PCO_WIRE_HEADER + f->header.size, f->fds, f->header.n_fds);
+  size_t size = PCO_WIRE_HEADER + f->header.size;
+  int rc =
+      queue_fds(c, f->payload - PCO_WIRE_HEADER, size, f->fds, f->header.n_fds);
+  if (rc == 0) /* it may have other descriptors than those it came with */
+    c->out[c->out_len - size + PCO_WIRE_N_FDS_AT] = f->header.n_fds;
+  return rc;
 }
 
 /* One sendmsg: up to the next frame with descriptors, or from it on. */

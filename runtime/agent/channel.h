@@ -63,8 +63,8 @@ int pco_channel_send(pco_channel *c, const pco_wire_buf *b);
  * afterwards, also on failure. */
 int pco_channel_send_fds(pco_channel *c, const pco_wire_buf *b, const int *fds,
                          unsigned n);
-/* Queues a frame as it was received, with its descriptors, which belong to
- * the channel afterwards, also on failure. */
+/* Queues a frame as it was received, with the descriptors that it has now,
+ * which belong to the channel afterwards, also on failure. */
 int pco_channel_relay(pco_channel *c, const pco_frame *f);
 /* Writes what the socket takes.  0: all written; 1: some is left; -EAGAIN: try
  * again later though the socket is writable (too many descriptors in flight);

@@ -204,6 +204,7 @@ static void end_complete_kill_alls(pco_agent *a) {
 void pco_commands_refuse(pco_agent *a, uint64_t op, int error, int limit,
                          const char *message) {
   bool limited = limit || (message && error != EAGAIN);
+  pco_relay_drop(a, op);
   pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, op);
   pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)error);
   pco_wire_number(&a->buf, PCO_TAG_STAGE,
@@ -251,6 +252,7 @@ static void answer_command(pco_agent *a, pco_sup *s, const pid_t *pids,
     answer_start(a, s, no_memory);
     return;
   }
+  pco_relay_exited(a, s->op);
   pco_wire_begin(&a->buf, PCO_WIRE_EXIT, 0, s->op);
   pco_wire_number(&a->buf, PCO_TAG_CODE, 128 + SIGKILL);
   pco_wire_number(&a->buf, PCO_TAG_SIGNAL, SIGKILL);
@@ -442,6 +444,7 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
     s->started = true;
     s->limit_at = s->run_until;
     relay(a, f);
+    pco_relay_started(a, s->op);
     return true;
   case PCO_WIRE_EXIT:
     if (!own || !s->started || s->final)
@@ -449,6 +452,7 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
     s->final = true;
     s->limit_at = PCO_NEVER;
     relay(a, f);
+    pco_relay_exited(a, s->op);
     return true;
   case PCO_WIRE_ERROR:
     if (!own)
@@ -456,6 +460,7 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
     if (s->started || s->final)
       return false;
     s->final = true;
+    pco_relay_drop(a, s->op);
     relay(a, f);
     return true;
   case PCO_WIRE_REPLY:
@@ -525,6 +530,22 @@ void pco_commands_start(pco_agent *a, pco_sup *s, pco_frame *f,
     pco_commands_flush(a, s);
 }
 
+/* The streams that it wants relayed; false after refusing. */
+static bool open_relay(pco_agent *a, pco_frame *f, const pco_request *r) {
+  int rc = pco_relay_open(a, f, r);
+  if (rc == 0)
+    return true;
+  pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, r->op);
+  pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)-rc);
+  pco_wire_number(&a->buf, PCO_TAG_STAGE, PCO_STAGE_FORK);
+  pco_wire_string(&a->buf, PCO_TAG_MESSAGE,
+                  r->stdio[0] == PCO_STDIO_TERMINAL
+                      ? "the sandbox's /dev/ptmx gives no terminal"
+                      : "making the command's pipes");
+  pco_answer(a);
+  return false;
+}
+
 void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   pco_commands *c = &a->commands;
   pco_sup *s = NULL;
@@ -535,6 +556,8 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
     pco_places_refuse(a, r->op, pco_leaves_required(&a->leaves, r));
     return;
   }
+  if (!open_relay(a, f, r))
+    return;
   int rc = 0;
   if (c->n_idle > 0)
     s = c->idle[--c->n_idle];

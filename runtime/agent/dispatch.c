@@ -61,12 +61,13 @@ static void on_listens(pco_agent *a, const pco_request *r) {
   pco_answer(a);
 }
 
-/* CANCEL and DATA belong to an earlier request; every other frame starts one
- * and must have a new number. */
+/* CANCEL, DATA and the frames of relayed streams belong to an earlier request;
+ * every other frame starts one and must have a new number. */
 static bool in_order(pco_agent *a, const pco_request *r) {
   if (r->type == PCO_WIRE_CANCEL)
     return true;
-  if (r->type == PCO_WIRE_DATA)
+  if (r->type == PCO_WIRE_DATA || r->type == PCO_WIRE_CREDIT ||
+      r->type == PCO_WIRE_INPUT || r->type == PCO_WIRE_CLOSE_INPUT)
     return r->op <= a->last_op;
   if (r->op <= a->last_op)
     return false;
@@ -106,6 +107,21 @@ static void handle(pco_agent *a, pco_frame *f, const pco_request *r) {
     break;
   case PCO_WIRE_LISTENS:
     on_listens(a, r);
+    break;
+  case PCO_WIRE_RESIZE:
+    pco_relay_resize(a, r);
+    break;
+  case PCO_WIRE_CLOSE_OUTPUT:
+    pco_relay_close_output(a, r);
+    break;
+  case PCO_WIRE_CREDIT:
+    pco_relay_credit(a, r);
+    break;
+  case PCO_WIRE_INPUT:
+    pco_relay_input(a, r);
+    break;
+  case PCO_WIRE_CLOSE_INPUT:
+    pco_relay_close_input(a, r);
     break;
   case PCO_WIRE_STAT:
     pco_fs_stat(a, r);

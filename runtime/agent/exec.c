@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -141,6 +142,22 @@ static void child_search(pco_exec *x) {
 
 /* ---- the child ---------------------------------------------------------- */
 
+/* Its terminal becomes that of the new session, and its user's. */
+static bool child_terminal(pco_exec *x) {
+  struct stat st;
+  const pco_user *u = x->user;
+  if (ioctl(0, TIOCSCTTY, 0) != 0) {
+    child_fail(x, PCO_STAGE_FORK, errno);
+    snprintf(x->message, sizeof x->message,
+             "the terminal cannot become the session's");
+    return false;
+  }
+  if (u && fstat(0, &st) == 0 && st.st_uid != u->uid &&
+      fchown(0, u->uid, (gid_t)-1) != 0)
+    x->message[0] = 0; /* it works without, but for opening it by name */
+  return true;
+}
+
 static bool child_stdio(pco_exec *x) {
   for (int i = 0; i < 3; i++) {
     if (dup2(x->stdio[i], i) < 0) {
@@ -149,7 +166,7 @@ static bool child_stdio(pco_exec *x) {
     }
   }
   syscall(SYS_close_range, 3u, ~0u, 0u);
-  return true;
+  return !x->terminal || child_terminal(x);
 }
 
 static bool child_cwd(pco_exec *x) {

@@ -24,6 +24,7 @@ typedef struct pco_exec {
   const char *cwd;      /* NULL: that of the caller */
   const pco_user *user; /* NULL: that of the caller */
   int stdio[3];         /* descriptors above 2, to become 0, 1, 2 */
+  bool terminal;        /* they are one: the controlling one of the session */
   const int *procs;     /* of cgroup.procs: where the child moves to */
   unsigned n_procs;
   bool first_victim; /* the kernel is to kill it before its supervisor */

@@ -16,10 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FREE 3 /* for HOME, USER and TERM */
+
 typedef struct strings {
   char *memory;
   char **argv;
-  char **changes; /* of the environment; two places are kept free in front */
+  char **changes; /* of the environment; FREE places are kept in front */
   char *cwd;
   char *user;
 } strings;
@@ -38,7 +40,7 @@ static void keep(strings *s, const pco_wire_field *f, uint32_t *n_argv,
     s->argv[(*n_argv)++] = text;
     break;
   case PCO_TAG_ENV:
-    s->changes[2 + (*n_env)++] = text;
+    s->changes[FREE + (*n_env)++] = text;
     break;
   case PCO_TAG_CWD:
     s->cwd = text;
@@ -56,7 +58,7 @@ static int strings_init(strings *s, const pco_frame *f, const pco_request *r) {
   memset(s, 0, sizeof *s);
   s->memory = malloc(size + 1);
   s->argv = calloc(r->n_argv + 1, sizeof *s->argv);
-  s->changes = calloc(r->n_env + 3, sizeof *s->changes);
+  s->changes = calloc(r->n_env + FREE + 1, sizeof *s->changes);
   if (!s->memory || !s->argv || !s->changes)
     return -ENOMEM;
   memcpy(s->memory, f->payload, size);
@@ -189,30 +191,36 @@ static int find_user(pco_exec *x, const char *name, pco_user *user) {
 
 static void set_stdio(pco_exec *x, const pco_frame *f, const pco_request *r,
                       int null) {
+  x->terminal = r->stdio[0] == PCO_STDIO_TERMINAL;
   for (int i = 0, next = 0; i < 3; i++) {
-    if (r->stdio[i] == PCO_STDIO_FD)
+    if (x->terminal)
+      x->stdio[i] = f->fds[0];
+    else if (r->stdio[i] == PCO_STDIO_FD || r->stdio[i] == PCO_STDIO_RELAY)
       x->stdio[i] = f->fds[next++];
     else
       x->stdio[i] = r->stdio[i] == PCO_STDIO_MERGE ? x->stdio[1] : null;
   }
 }
 
-/* The environment; HOME and USER of another user come before the changes that
- * the request asks for, so that those win. */
+/* The environment; what the user and the terminal bring comes before the
+ * changes that the request asks for, so that those win. */
 static char **make_env(const pco_request *r, strings *s, const pco_user *user,
                        char home[], size_t home_size, char name[],
                        size_t name_size) {
-  char **changes = s->changes + 2;
+  char **changes = s->changes + FREE;
+  bool clean = pco_request_number(r, PCO_TAG_FLAGS) & PCO_SPAWN_FLAG_CLEAN_ENV;
+  if (r->stdio[0] == PCO_STDIO_TERMINAL && !clean && !getenv("TERM")) {
+    static char term[] = "TERM=xterm-256color";
+    *--changes = term;
+  }
   if (user) {
     snprintf(home, home_size, "HOME=%.*s", (int)sizeof user->home - 1,
              user->home);
     snprintf(name, name_size, "USER=%.*s", (int)sizeof user->name - 1,
              user->name);
-    s->changes[0] = home;
-    s->changes[1] = name;
-    changes = s->changes;
+    *--changes = home;
+    *--changes = name;
   }
-  bool clean = pco_request_number(r, PCO_TAG_FLAGS) & PCO_SPAWN_FLAG_CLEAN_ENV;
   return pco_env_merge(clean ? NULL : environ, changes);
 }
 

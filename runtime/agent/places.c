@@ -133,7 +133,7 @@ static bool is_good_leaf(const pco_agent *a, pco_held *h, bool own,
                          const pco_cgroup_answer *answer) {
   pco_request r;
   uint32_t required = a->leaves.limits;
-  if (!own && pco_request_parse(&h->frame, &r) == 0)
+  if (!own && pco_request_parse_passed(&h->frame, &r) == 0)
     required = pco_leaves_required(&a->leaves, &r);
   h->refused |= required & ~answer->limits;
   if (h->refused) {
@@ -159,7 +159,7 @@ static void placed(pco_agent *a, pco_sup *s) {
                         "no cgroup can be made now");
   else if (h->refused)
     refuse_limit(a, s->op, h->refused, ENODEV, h->text);
-  if (!h->refused && pco_request_parse(&h->frame, &r) == 0) {
+  if (!h->refused && pco_request_parse_passed(&h->frame, &r) == 0) {
     pco_commands_start(a, s, &h->frame, &r);
   } else if (a->leaves.limits & ~s->in) {
     s->final = true;

@@ -36,10 +36,13 @@ static const rule RULES[] = {
     {PCO_WIRE_SPAWN, PCO_TAG_ENV, 0, MANY, 0, 0},
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_CWD, 0, 0),
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_USER, 0, 0),
-    ONE(PCO_WIRE_SPAWN, PCO_TAG_FLAGS, 0, PCO_SPAWN_FLAG_CLEAN_ENV),
+    ONE(PCO_WIRE_SPAWN, PCO_TAG_FLAGS, 0,
+        PCO_SPAWN_FLAG_CLEAN_ENV | PCO_SPAWN_FLAG_NO_ECHO),
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_TIMEOUT, 1, PCO_MAX_TIME),
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_GRACE, 0, PCO_MAX_TIME),
-    {PCO_WIRE_SPAWN, PCO_TAG_STDIO, 3, 3, PCO_STDIO_NULL, PCO_STDIO_MERGE},
+    {PCO_WIRE_SPAWN, PCO_TAG_STDIO, 3, 3, PCO_STDIO_NULL, PCO_STDIO_TERMINAL},
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_COLS, 1, UINT16_MAX),
+    MAYBE(PCO_WIRE_SPAWN, PCO_TAG_ROWS, 1, UINT16_MAX),
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_LIMIT_MEMORY, 1, INT64_MAX),
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_LIMIT_PIDS, 1, INT64_MAX),
     MAYBE(PCO_WIRE_SPAWN, PCO_TAG_LIMIT_CPUS, 1, UINT32_MAX),
@@ -50,6 +53,15 @@ static const rule RULES[] = {
     MAYBE(PCO_WIRE_KILL, PCO_TAG_GRACE, 0, PCO_MAX_TIME),
     MAYBE(PCO_WIRE_KILL, PCO_TAG_REASON, PCO_REASON_TIMEOUT, PCO_REASON_KILLED),
     ONE(PCO_WIRE_LISTENS, PCO_TAG_PORT, 1, UINT16_MAX),
+    ONE(PCO_WIRE_RESIZE, PCO_TAG_TARGET, 1, UINT64_MAX),
+    ONE(PCO_WIRE_RESIZE, PCO_TAG_COLS, 1, UINT16_MAX),
+    ONE(PCO_WIRE_RESIZE, PCO_TAG_ROWS, 1, UINT16_MAX),
+    ONE(PCO_WIRE_CLOSE_OUTPUT, PCO_TAG_TARGET, 1, UINT64_MAX),
+    ONE(PCO_WIRE_CLOSE_OUTPUT, PCO_TAG_STREAM, 1, 2),
+    ONE(PCO_WIRE_CLOSE_OUTPUT, PCO_TAG_FLAGS, 0, PCO_CLOSE_NOW),
+    ONE(PCO_WIRE_CREDIT, PCO_TAG_STREAM, 1, 2),
+    ONE(PCO_WIRE_CREDIT, PCO_TAG_LENGTH, 1, PCO_MAX_CREDIT),
+    ONE(PCO_WIRE_INPUT, PCO_TAG_DATA, 0, 0),
     FILE_OP(PCO_WIRE_STAT),
     FILE_OP(PCO_WIRE_LIST),
     FILE_OP(PCO_WIRE_READ),
@@ -76,7 +88,7 @@ static const rule RULES[] = {
     ONE(PCO_WIRE_DATA, PCO_TAG_DATA, 0, 0),
 };
 #define N_RULES (sizeof RULES / sizeof *RULES)
-_Static_assert(PCO_TAG_PORT - PCO_TAG_NUMBER <
+_Static_assert(PCO_TAG_DIRECTORIES - PCO_TAG_NUMBER <
                    sizeof(((pco_request *)0)->number) / sizeof(uint64_t),
                "every number has its place");
 
@@ -87,6 +99,7 @@ static bool known(uint16_t type) {
   case PCO_WIRE_SHUTDOWN:
   case PCO_WIRE_KILL_ALL:
   case PCO_WIRE_CANCEL:
+  case PCO_WIRE_CLOSE_INPUT:
     return true; /* these have no fields */
   default:
     for (size_t i = 0; i < N_RULES; i++)
@@ -143,18 +156,32 @@ static int take_fields(const pco_frame *f, pco_request *r,
   return rc;
 }
 
-/* Only a SPAWN has descriptors: one for each STDIO that says so. */
-static bool fds_fit(const pco_request *r, unsigned n_fds) {
+static bool has_size(const pco_request *r) {
+  return pco_request_has(r, PCO_TAG_COLS) && pco_request_has(r, PCO_TAG_ROWS);
+}
+
+static unsigned count_stdio(const pco_request *r, uint8_t kind) {
+  unsigned n = 0;
+  for (int i = 0; i < 3; i++)
+    n += r->stdio[i] == kind;
+  return n;
+}
+
+/* Only a SPAWN has descriptors: one for each STDIO that says so; if it was
+ * passed on, one for each that is relayed as well, and one for a terminal. */
+static bool fds_fit(const pco_request *r, unsigned n_fds, bool passed) {
   if (r->type != PCO_WIRE_SPAWN)
     return n_fds == 0;
-  unsigned expected = 0;
-  for (int i = 0; i < 3; i++)
-    expected += r->stdio[i] == PCO_STDIO_FD;
-  return n_fds == expected && r->stdio[0] != PCO_STDIO_MERGE &&
+  unsigned terminal = count_stdio(r, PCO_STDIO_TERMINAL);
+  unsigned expected = count_stdio(r, PCO_STDIO_FD);
+  if (passed)
+    expected += count_stdio(r, PCO_STDIO_RELAY) + (terminal > 0);
+  return n_fds == expected && (terminal == 0 || terminal == 3) &&
+         (terminal == 0 || has_size(r)) && r->stdio[0] != PCO_STDIO_MERGE &&
          r->stdio[1] != PCO_STDIO_MERGE;
 }
 
-int pco_request_parse(const pco_frame *f, pco_request *r) {
+static int parse(const pco_frame *f, pco_request *r, bool passed) {
   memset(r, 0, sizeof *r);
   r->type = f->header.type;
   r->op = f->header.op;
@@ -168,7 +195,15 @@ int pco_request_parse(const pco_frame *f, pco_request *r) {
     if (RULES[i].type == r->type && count[i] < RULES[i].least)
       rc = -EPROTO;
   if (rc == 0 &&
-      (!fds_fit(r, f->header.n_fds) || r->data.len > PCO_WIRE_MAX_DATA))
+      (!fds_fit(r, f->header.n_fds, passed) || r->data.len > PCO_WIRE_MAX_DATA))
     rc = -EPROTO;
   return rc;
+}
+
+int pco_request_parse(const pco_frame *f, pco_request *r) {
+  return parse(f, r, false);
+}
+
+int pco_request_parse_passed(const pco_frame *f, pco_request *r) {
+  return parse(f, r, true);
 }

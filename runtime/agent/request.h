@@ -15,7 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PCO_MAX_TIME UINT64_C(1000000000000000000) /* ns, about 31 years */
+#define PCO_MAX_CREDIT (UINT64_C(1) << 30) /* in one frame, and in all */
+#define PCO_MAX_TIME   UINT64_C(1000000000000000000) /* ns, about 31 years */
 
 /* Bytes inside the frame, without a NUL at the end. */
 typedef struct pco_text {
@@ -38,6 +39,9 @@ typedef struct pco_request {
 
 /* Checks f and fills r, which borrows from it: 0 or -EPROTO. */
 int pco_request_parse(const pco_frame *f, pco_request *r);
+/* The same for a request that the agent passes on: it has the descriptors of
+ * the relayed streams, too (relay.h). */
+int pco_request_parse_passed(const pco_frame *f, pco_request *r);
 
 static inline bool pco_request_has(const pco_request *r, uint16_t tag) {
   return (r->given >> (tag - PCO_TAG_NUMBER) & 1) != 0;

@@ -301,7 +301,7 @@ static void on_frame(supervisor *s, pco_frame *f) {
     on_leaf(s, f);
     return;
   }
-  if (pco_request_parse(f, &r) != 0)
+  if (pco_request_parse_passed(f, &r) != 0)
     give_up(s);
   if (r.type == PCO_WIRE_SPAWN)
     on_spawn(s, f, &r);

@@ -131,7 +131,7 @@ int pco_wire_end(pco_wire_buf *b, uint8_t n_fds) {
   if (b->error != 0)
     return b->error;
   put32(b->data, (uint32_t)(b->len - PCO_WIRE_HEADER));
-  b->data[6] = n_fds;
+  b->data[PCO_WIRE_N_FDS_AT] = n_fds;
   return 0;
 }
 
@@ -145,7 +145,7 @@ void pco_wire_buf_free(pco_wire_buf *b) {
 int pco_wire_header_read(const uint8_t bytes[16], pco_wire_header *out) {
   out->size = get32(bytes);
   out->type = get16(bytes + 4);
-  out->n_fds = bytes[6];
+  out->n_fds = bytes[PCO_WIRE_N_FDS_AT];
   out->flags = bytes[7];
   out->op = get64(bytes + 8);
   if (out->size > PCO_WIRE_MAX_PAYLOAD || out->n_fds > PCO_WIRE_MAX_FDS ||

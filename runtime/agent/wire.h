@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* clang-format off: it would break the tables */
 /*
  * The wire format between libportico and portico-agent.
  *
@@ -43,9 +44,12 @@
  *   KILL_ALL                        REPLY: SURVIVOR*; every command is dead
  *   CANCEL                          nothing; `op` is that of a file request
  *                                   (STAT .. RENAME, CHMOD ..), which is then
- * answered at once: ERROR ECANCELED, or its real answer if that was on its way.
- * An unknown op is ignored. SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT]
- * [GRACE] STDIO x3 [LIMIT_MEMORY] [LIMIT_PIDS] [LIMIT_CPUS] [LIMIT_OPEN_FILES]
+ *                                   answered at once: ERROR ECANCELED, or its
+ *                                   real answer if that was on its way.  An
+ *                                   unknown op is ignored
+ *   SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT] [GRACE] STDIO x3
+ *             [LIMIT_MEMORY] [LIMIT_PIDS] [LIMIT_CPUS] [LIMIT_OPEN_FILES]
+ *             [COLS ROWS] (with PCO_STDIO_TERMINAL)
  *             descriptors: one for each STDIO that is PCO_STDIO_FD, in order
  *                                   STARTED: PID, later EXIT (final): CODE
  *                                   [SIGNAL] REASON [DURATION] [LIMIT]
@@ -54,20 +58,29 @@
  *   KILL      TARGET [GRACE] [REASON]  REPLY: SURVIVOR*, when the whole tree of
  *                                   that command is dead or could not be killed
  *                                   in time.  Works after EXIT too, as long as
- *                                   descendants live; else it is a quick REPLY.
+ *                                   descendants live; else it is a quick REPLY
  *   LISTENS   PORT                  REPLY: COUNT, 1 if a TCP socket of the
  *                                   sandbox's network listens on that port,
  *                                   else 0; or ERROR
+ *   RESIZE    TARGET COLS ROWS      REPLY or ERROR (ESRCH: it has ended;
+ *                                   ENOTTY: the command has no terminal)
+ *   CLOSE_OUTPUT  TARGET STREAM FLAGS  REPLY, after the end of that stream:
+ *                                   what lies there now is sent before, within
+ *                                   the credit; with PCO_CLOSE_NOW nothing is
  *   STAT      PATH FLAGS            REPLY: one ENTRY
  *   LIST      PATH FLAGS            REPLY: ENTRY*, frames with MORE first
  *   READ      PATH FLAGS [OFFSET] [LENGTH]
  *                                   DATA with MORE, the last without
  *   WRITE     PATH FLAGS [MODE] [USER]  then DATA frames of the same op from
- * the host, the last without MORE; REPLY or ERROR (an ERROR may come early; the
- * host may have sent DATA by then, which is dropped) MKDIR     PATH FLAGS
- * [MODE]     REPLY REMOVE    PATH FLAGS            REPLY RENAME    PATH
- * TARGET_PATH FLAGS   REPLY CHMOD     PATH FLAGS MODE       REPLY CHOWN PATH
- * FLAGS USER       REPLY; USER is "USER", "USER:GROUP" or
+ *                                   the host, the last without MORE; REPLY or
+ *                                   ERROR (an ERROR may come early; the host
+ *                                   may have sent DATA by then, which is
+ *                                   dropped)
+ *   MKDIR     PATH FLAGS [MODE]     REPLY
+ *   REMOVE    PATH FLAGS            REPLY
+ *   RENAME    PATH TARGET_PATH FLAGS   REPLY
+ *   CHMOD     PATH FLAGS MODE       REPLY
+ *   CHOWN     PATH FLAGS USER       REPLY; USER is "USER", "USER:GROUP" or
  *                                   ":GROUP", names or numbers
  *   SYMLINK   PATH FLAGS TARGET_PATH   REPLY; a link PATH of that text
  *   MKTEMP    FLAGS NAME [PATH]     REPLY: PATH; the last '*' of NAME becomes
@@ -78,6 +91,24 @@
  * A command is named by the op of its SPAWN, everywhere (TARGET).  EXIT comes
  * once the first process of the command has ended; its descendants may live on.
  *
+ * Relayed streams: of a STDIO that is PCO_STDIO_RELAY the agent makes the pipe,
+ * of PCO_STDIO_TERMINAL (then of all three) a terminal; its bytes travel in
+ * frames that have the op of the SPAWN and answer nothing.  They come after
+ * STARTED, and may come after EXIT.
+ *   OUTPUT    STREAM OFFSET [DATA] [EOF]  agent to host.  Of a terminal it is
+ *                                   stream 1.  OFFSET counts the bytes before
+ *   CREDIT    STREAM LENGTH         host to agent: so many bytes more may come
+ *   INPUT     DATA                  host to agent, for stdin or the terminal
+ *   CREDIT    [LENGTH] [EOF]        agent to host: so many bytes of INPUT are
+ *                                   gone; EOF: nobody reads stdin any more
+ *   CLOSE_INPUT                     host to agent: the end of stdin (a terminal
+ *                                   has none: there it is ignored)
+ * Either side may send PCO_RELAY_CREDIT bytes of a stream before any CREDIT;
+ * more than what was credited is a protocol error.  Each output ends by one
+ * OUTPUT with EOF, a relayed stdin by one CREDIT with EOF, and nothing of it
+ * comes afterwards.  The end of a terminal's output is that of its input.
+ * After an ERROR to the SPAWN no stream comes and none has to end.
+ *
  * Limits of a command hold for all that it starts, beside those of the sandbox.
  * What cannot be had is refused: an ERROR with STAGE = PCO_STAGE_LIMIT, LIMIT,
  * and as ERRNO EOPNOTSUPP (such a sandbox never can), ENODEV (this machine
@@ -87,9 +118,9 @@
  * reason is PCO_REASON_OOM only if it was the first process that the kernel
  * killed so.
  *
- * Type numbers 40 and up are kept for the file operations and streams to come
- * (relayed output with credits, terminals, watches).
+ * Type numbers 48 and up are kept for the file operations to come (watches).
  */
+/* clang-format on */
 #ifndef PCO_WIRE_H
 #define PCO_WIRE_H
 
@@ -99,9 +130,11 @@
 
 #define PCO_WIRE_VERSION     1u
 #define PCO_WIRE_HEADER      16u
+#define PCO_WIRE_N_FDS_AT    6u /* in the header */
 #define PCO_WIRE_MAX_PAYLOAD (4u * 1024 * 1024)
 #define PCO_WIRE_MAX_DATA    (128u * 1024) /* bytes in one DATA frame */
 #define PCO_WIRE_MAX_FDS     3u
+#define PCO_RELAY_CREDIT     (64u * 1024) /* bytes, at the start */
 #define PCO_WIRE_MORE        1u /* header flag: not the last frame of this op */
 
 enum {
@@ -122,14 +155,20 @@ enum {
   PCO_WIRE_MKDIR = 36,
   PCO_WIRE_REMOVE = 37,
   PCO_WIRE_RENAME = 38,
+  PCO_WIRE_RESIZE = 40,
+  PCO_WIRE_CLOSE_OUTPUT = 41,
+  PCO_WIRE_INPUT = 42,
+  PCO_WIRE_CLOSE_INPUT = 43,
   PCO_WIRE_CHMOD = 100,
   PCO_WIRE_CHOWN = 101,
   PCO_WIRE_SYMLINK = 102,
   PCO_WIRE_MKTEMP = 103,
   PCO_WIRE_USAGE = 104,
   /* both ways */
+  PCO_WIRE_CREDIT = 44,
   PCO_WIRE_DATA = 60,
   /* agent to host */
+  PCO_WIRE_OUTPUT = 45,
   PCO_WIRE_REPLY = 64,
   PCO_WIRE_ERROR = 65,
   PCO_WIRE_STARTED = 66,
@@ -175,10 +214,14 @@ enum {
   PCO_TAG_LIMIT_MEMORY, /* bytes, > 0 */
   PCO_TAG_LIMIT_PIDS,   /* > 0; the first process counts */
   PCO_TAG_LIMIT_CPUS,   /* 1/1000 of a processor, > 0 */
-  PCO_TAG_LIMIT_OPEN_FILES,                          /* of each process, > 0 */
-  PCO_TAG_PORT,                                      /* 1 .. 65535 */
-  PCO_TAG_ALLOCATED = PCO_TAG_LIMIT_OPEN_FILES + 33, /* bytes on the disk */
-  PCO_TAG_DIRECTORIES,                               /* how many */
+  PCO_TAG_LIMIT_OPEN_FILES, /* of each process, > 0 */
+  PCO_TAG_PORT,             /* 1 .. 65535 */
+  PCO_TAG_COLS,             /* 1 .. 65535 */
+  PCO_TAG_ROWS,             /* 1 .. 65535 */
+  PCO_TAG_STREAM,           /* 1: stdout or the terminal, 2: stderr */
+  PCO_TAG_EOF,              /* PCO_EOF_* */
+  PCO_TAG_ALLOCATED,        /* bytes on the disk */
+  PCO_TAG_DIRECTORIES,      /* how many */
 
   PCO_TAG_ARGV = PCO_TAG_STRING + 1, /* repeated */
   PCO_TAG_ENV,                       /* repeated: "K=V", or "K" removes K */
@@ -197,8 +240,19 @@ enum {
                                       [LINK] */
 };
 
-enum { PCO_STDIO_NULL, PCO_STDIO_FD, PCO_STDIO_MERGE /* stderr to stdout */ };
-enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1 };
+enum {
+  PCO_STDIO_NULL,
+  PCO_STDIO_FD,
+  PCO_STDIO_MERGE, /* stderr to stdout */
+  PCO_STDIO_RELAY,
+  PCO_STDIO_TERMINAL /* all three, or none */
+};
+enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1, PCO_SPAWN_FLAG_NO_ECHO = 2 };
+enum { PCO_CLOSE_NOW = 1 };
+enum {
+  PCO_EOF_END = 1,
+  PCO_EOF_HELD = 2 /* it was given up, others hold it */
+};
 /* FLAGS of file requests beside PCO_FS_* of portico/plugin.h: what only agents
  * can do. */
 enum {

@@ -50,6 +50,7 @@ struct pco__link {
   size_t in_len;
   size_t in_cap;
   pco__node requests[BUCKETS];
+  pco__node streams[BUCKETS];
   pco__call *drain;
   void (*dead)(pco__link *link, const pco__error *err);
   pco__error *why;
@@ -148,6 +149,35 @@ void pco__link_expect(pco__link_request *r, uint64_t after) {
   pco__timer_start(r->link->loop, &r->deadline, after);
 }
 
+/* ---- streams ------------------------------------------------------------- */
+
+void pco__link_stream_open(pco__link *link, pco__link_stream *s) {
+  s->link = link;
+  pco__list_append(&link->streams[s->id % BUCKETS], &s->node);
+}
+
+void pco__link_stream_close(pco__link_stream *s) {
+  pco__list_remove(&s->node);
+}
+
+pco__link_stream *pco__link_stream_find(pco__link *link, uint64_t id) {
+  pco__node *list = &link->streams[id % BUCKETS];
+  for (pco__node *n = list->next; n != list; n = n->next) {
+    pco__link_stream *s = PCO_CONTAINER(n, pco__link_stream, node);
+    if (s->id == id)
+      return s;
+  }
+  return NULL;
+}
+
+static void lose_streams(pco__link *link) {
+  for (unsigned i = 0; i < BUCKETS; i++)
+    for (pco__node *n; (n = pco__list_shift(&link->streams[i])) != NULL;) {
+      pco__link_stream *s = PCO_CONTAINER(n, pco__link_stream, node);
+      s->lost(s);
+    }
+}
+
 static void tell_all(pco__link *link) {
   for (unsigned i = 0; i < BUCKETS; i++)
     for (pco__node *n; (n = link->requests[i].next) != &link->requests[i];) {
@@ -197,6 +227,7 @@ static void on_dead(pco__call *call) {
   link->dead_queued = false;
   if (link->closed) {
     tell_all(link);
+    lose_streams(link);
     run_drain(link);
     free_link(link);
   } else if (link->dead) {
@@ -435,8 +466,18 @@ static bool may_answer(uint16_t request, const pco_wire_header *h) {
   }
 }
 
+static int take_stream_frame(pco__link *link, const pco_wire_header *h,
+                             const uint8_t *payload) {
+  pco__link_stream *s = pco__link_stream_find(link, h->op);
+  if (!s || h->n_fds || h->flags || pco_wire_check(payload, h->size) < 0)
+    return -EPROTO;
+  return s->frame(s, h, payload);
+}
+
 static int take_frame(pco__link *link, const pco_wire_header *h,
                       const uint8_t *payload) {
+  if (h->type == PCO_WIRE_OUTPUT || h->type == PCO_WIRE_CREDIT)
+    return take_stream_frame(link, h, payload);
   pco__link_request *r = find(link, h->op);
   if (!r || h->n_fds || !may_answer(r->type, h) ||
       pco_wire_check(payload, h->size) < 0)
@@ -565,8 +606,10 @@ int pco__link_open(pco__loop *loop, int fd,
   link->out_last = &link->out_first;
   pco__list_init(&link->ping.node);
   link->dead = dead;
-  for (unsigned i = 0; i < BUCKETS; i++)
+  for (unsigned i = 0; i < BUCKETS; i++) {
     pco__list_init(&link->requests[i]);
+    pco__list_init(&link->streams[i]);
+  }
   set_events(link, UV_READABLE);
   *out = link;
   return 0;

@@ -5,11 +5,11 @@
  *
  * The agent is hostile until proven otherwise: a frame is looked at only after
  * its format was checked, only a pending request gets it, and only if its type
- * may answer that request.  Reading takes a bounded amount a turn.  A link dies
- * once: of an end of stream, a broken frame, or a request that the agent had to
- * answer at once and did not.  Then the owner is told; it finds out why and
- * closes the link, which tells every pending request.  Everything is for the
- * loop's thread.
+ * may answer that request, or an open stream, if its type is of streams.
+ * Reading takes a bounded amount a turn.  A link dies once: of an end of
+ * stream, a broken frame, or a request that the agent had to answer at once and
+ * did not.  Then the owner is told; it finds out why and closes the link, which
+ * tells every pending request.  Everything is for the loop's thread.
  */
 #ifndef PCO_AGENT_LINK_H
 #define PCO_AGENT_LINK_H
@@ -41,6 +41,20 @@ struct pco__link_request {
   void (*lost)(pco__link_request *r, const pco__error *err);
 };
 
+/* A stream of frames that answer no request (relayed output), known by the
+ * number of the request that it belongs to; embedded in what made it, which
+ * closes it when its last frame has come. */
+typedef struct pco__link_stream {
+  pco__node node;
+  pco__link *link;
+  uint64_t id;
+  /* As of a request; it may close the stream. */
+  int (*frame)(struct pco__link_stream *s, const pco_wire_header *h,
+               const uint8_t *payload);
+  /* The link is closed; the stream is no longer the link's. */
+  void (*lost)(struct pco__link_stream *s);
+} pco__link_stream;
+
 /* Makes a link of a connected socket, which it owns from now on (also when it
  * fails).  dead() is called once, in a turn of its own, if the link dies before
  * pco__link_close; its owner then has to close it. */
@@ -59,6 +73,13 @@ uint64_t pco__link_next(pco__link *link);
 void pco__link_request_send(pco__link *link, pco__link_request *r,
                             pco_wire_buf *frame, const int *fds, uint8_t n_fds,
                             bool prompt);
+/* From now on s gets the frames of its number; s->id, frame and lost are set.
+ */
+void pco__link_stream_open(pco__link *link, pco__link_stream *s);
+/* Another frame of it would end the link.  Again: nothing. */
+void pco__link_stream_close(pco__link_stream *s);
+/* An open one, or NULL. */
+pco__link_stream *pco__link_stream_find(pco__link *link, uint64_t id);
 /* Sends a frame that starts no request (CANCEL, DATA); takes its memory. */
 void pco__link_send(pco__link *link, pco_wire_buf *frame);
 /* Bytes waiting to be sent. */

@@ -18,6 +18,11 @@ void pco__chunks_append(pco__chunks *q, pco__chunk *c) {
   q->count++;
 }
 
+const char *pco__stream_name(uint8_t stream) {
+  static const char *const names[] = {"stdout", "stderr", "pty"};
+  return names[stream];
+}
+
 pco__chunk *pco__chunk_new(uint8_t stream, size_t size) {
   pco__chunk *c = malloc(sizeof *c + size);
   if (!c)

@@ -9,11 +9,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PCO__STDOUT, PCO__STDERR };
+enum { PCO__STDOUT, PCO__STDERR, PCO__TERMINAL, PCO__N_STREAMS };
+
+/* Where its bytes are kept: a terminal's are stdout's. */
+static inline int pco__stream_index(uint8_t stream) {
+  return stream == PCO__STDERR;
+}
+
+/* "stdout", "stderr" or "pty". */
+const char *pco__stream_name(uint8_t stream);
 
 typedef struct pco__chunk {
   struct pco__chunk *next;
-  uint8_t stream; /* PCO__STDOUT or PCO__STDERR */
+  uint8_t stream; /* PCO__STDOUT, PCO__STDERR or PCO__TERMINAL */
   size_t start;   /* bytes in front that were used already */
   size_t len;     /* end of the bytes */
   char data[];

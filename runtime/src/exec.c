@@ -53,6 +53,8 @@ void pco__exec_started(pco__exec *e) {
     ask_input(e);
   else if (e->input)
     pco__process_write(e->process, e->input, e->input_len, NULL, on_input_done);
+  else if (e->process->terminal) /* nobody would ever type */
+    pco__process_close_stdin(e->process);
 }
 
 /* Writes what the caller gave; after nothing he is asked again. */
@@ -128,7 +130,7 @@ bool pco__exec_full(pco__exec *e) {
 
 void pco__exec_output(pco__exec *e, uint8_t stream, const char *data,
                       size_t len) {
-  pco__capture_add(&e->process->captures[stream], data, len);
+  pco__capture_add(&e->process->captures[pco__stream_index(stream)], data, len);
   if (!e->wants_chunks)
     return;
   pthread_mutex_lock(&e->op.loop->lock);

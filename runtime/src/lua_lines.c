@@ -9,7 +9,8 @@
 
 struct pco__lines {
   size_t max_line;
-  pco__chunks part[2]; /* of each stream: the begin of an incomplete line */
+  pco__chunks part[PCO__N_STREAMS]; /* of each stream: the begin of an
+                                       incomplete line */
 };
 
 pco__lines *pco__lines_new(size_t max_line) {
@@ -17,16 +18,16 @@ pco__lines *pco__lines_new(size_t max_line) {
   if (!lines)
     return NULL;
   lines->max_line = max_line;
-  pco__chunks_init(&lines->part[0]);
-  pco__chunks_init(&lines->part[1]);
+  for (int i = 0; i < PCO__N_STREAMS; i++)
+    pco__chunks_init(&lines->part[i]);
   return lines;
 }
 
 void pco__lines_free(pco__lines *lines) {
   if (!lines)
     return;
-  pco__chunks_free(&lines->part[0]);
-  pco__chunks_free(&lines->part[1]);
+  for (int i = 0; i < PCO__N_STREAMS; i++)
+    pco__chunks_free(&lines->part[i]);
   free(lines);
 }
 
@@ -44,7 +45,7 @@ static int push_line(lua_State *L, pco__chunks *part, uint8_t stream,
     luaL_pushresult(&b);
     pco__chunks_free(part);
   }
-  lua_pushstring(L, stream == PCO__STDERR ? "stderr" : "stdout");
+  lua_pushstring(L, pco__stream_name(stream));
   return PCO__LINE_GIVEN;
 }
 
@@ -72,13 +73,13 @@ int pco__lines_next(lua_State *L, pco__lines *lines, pco__chunks *from) {
 }
 
 int pco__lines_rest(lua_State *L, pco__lines *lines) {
-  for (uint8_t i = 0; i < 2; i++)
+  for (uint8_t i = 0; i < PCO__N_STREAMS; i++)
     if (lines->part[i].count)
       return push_line(L, &lines->part[i], i, "", 0);
   return PCO__LINE_NONE;
 }
 
 void pco__lines_give_back(pco__lines *lines, pco__chunks *to) {
-  pco__chunks_move_front(to, &lines->part[1]);
-  pco__chunks_move_front(to, &lines->part[0]);
+  for (int i = PCO__N_STREAMS; i > 0; i--)
+    pco__chunks_move_front(to, &lines->part[i - 1]);
 }

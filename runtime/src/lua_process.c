@@ -70,7 +70,7 @@ static int64_t call_timeout(lua_State *L, int idx, const char *operation) {
 
 void pco__push_output(lua_State *L, const pco__chunk *c) {
   lua_createtable(L, 0, 2);
-  lua_pushstring(L, c->stream == PCO__STDERR ? "stderr" : "stdout");
+  lua_pushstring(L, pco__stream_name(c->stream));
   lua_setfield(L, -2, "stream");
   lua_pushlstring(L, c->data + c->start, c->len - c->start);
   lua_setfield(L, -2, "data");
@@ -156,6 +156,36 @@ static int process_close_stdin(lua_State *L) {
   return pco__await(L, 2);
 }
 
+/* One of the two sizes of a terminal. */
+static uint16_t arg_size(lua_State *L, int idx, const char *name) {
+  int exact = 0;
+  lua_Integer n =
+      lua_type(L, idx) == LUA_TNUMBER ? lua_tointegerx(L, idx, &exact) : 0;
+  if (!exact || n < 1 || n > UINT16_MAX)
+    pco__bad_argument(L, "process.resize",
+                      "%s must be an integer from 1 to 65535 (got %s)", name,
+                      pco__describe(L, idx));
+  return (uint16_t)n;
+}
+
+static int process_resize(lua_State *L) {
+  const char *name = "process.resize";
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, name);
+  int64_t timeout = call_timeout(L, 4, name);
+  uint16_t cols = arg_size(L, 2, "cols");
+  uint16_t rows = arg_size(L, 3, "rows");
+  if (!h->sync)
+    pco__check_wait(L, &pco__resize_class);
+  if (!h->process->terminal)
+    pco__bad_argument(L, name,
+                      "the process has no terminal: spawn it with pty = true");
+  pco__process_op *o = new_op(L, h, &pco__resize_class, 2);
+  o->cols = cols;
+  o->rows = rows;
+  o->op.timeout = timeout;
+  return pco__await(L, 2);
+}
+
 /* ---- waiting ------------------------------------------------------------- */
 
 static int process_wait(lua_State *L) {
@@ -232,6 +262,7 @@ const pco__core_function pco__process_functions[] = {
     {"process_lines", process_lines},
     {"process_write", process_write},
     {"process_close_stdin", process_close_stdin},
+    {"process_resize", process_resize},
     {"process_wait", process_wait},
     {"process_poll", process_poll},
     {"process_wait_for", pco__process_wait_for},

@@ -18,8 +18,61 @@
 static const char *const exec_options[] = {
     "input",      "on_output", "tee",    "cwd",     "env",   "clean_env",
     "stdin",      "stdout",    "stderr", "timeout", "grace", "check",
-    "max_output", "drain",     "limits", NULL};
+    "max_output", "drain",     "limits", "pty",     NULL};
 #define SPAWN_OPTIONS (exec_options + 3)
+
+#define DEFAULT_COLS 80
+#define DEFAULT_ROWS 24
+
+/* One of the sizes of the terminal at the top of the stack. */
+static uint16_t opt_size(lua_State *L, const char *name, const char *what,
+                         uint16_t otherwise) {
+  int exact = 0;
+  if (!pco__get_option(L, -1, what))
+    return otherwise;
+  lua_Integer n =
+      lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
+  if (!exact || n < 1 || n > UINT16_MAX)
+    pco__bad_argument(L, name,
+                      "pty.%s must be an integer from 1 to 65535 (got %s)",
+                      what, pco__describe(L, -1));
+  lua_pop(L, 1);
+  return (uint16_t)n;
+}
+
+/* A terminal is stdin, stdout and stderr at once. */
+static void refuse_streams(lua_State *L, const char *name,
+                           const pco__spawn_opts *o) {
+  if (o->out != PCO__PIPE || o->err != PCO__PIPE)
+    pco__bad_argument(L, name, "with pty %s goes to the terminal: leave out %s",
+                      o->out != PCO__PIPE ? "stdout" : "stderr",
+                      o->out != PCO__PIPE ? "stdout" : "stderr");
+}
+
+static void parse_terminal(lua_State *L, const char *name, pco__spawn_opts *o) {
+  static const char *const known[] = {"cols", "rows", "echo", NULL};
+  if (!pco__get_option(L, 3, "pty"))
+    return;
+  if (!lua_isboolean(L, -1) && !lua_istable(L, -1))
+    pco__bad_argument(L, name,
+                      "pty must be true, or a table of cols, rows and echo "
+                      "(got %s)",
+                      pco__describe(L, -1));
+  o->terminal = lua_toboolean(L, -1);
+  o->cols = DEFAULT_COLS;
+  o->rows = DEFAULT_ROWS;
+  o->echo = true;
+  if (lua_istable(L, -1)) {
+    int at = lua_gettop(L);
+    pco__check_options(L, at, name, known);
+    o->cols = opt_size(L, name, "cols", DEFAULT_COLS);
+    o->rows = opt_size(L, name, "rows", DEFAULT_ROWS);
+    o->echo = pco__opt_boolean(L, at, name, "echo", true);
+  }
+  lua_pop(L, 1);
+  if (o->terminal)
+    refuse_streams(L, name, o);
+}
 
 static void parse_command(lua_State *L, const char *name, pco__arena *arena,
                           pco__spawn_opts *o) {
@@ -35,6 +88,7 @@ static void parse_command(lua_State *L, const char *name, pco__arena *arena,
   o->has_stdin = pco__opt_choice(L, 3, name, "stdin", stdin_modes, 0) == 1;
   o->out = pco__opt_choice(L, 3, name, "stdout", out_modes, PCO__PIPE);
   o->err = pco__opt_choice(L, 3, name, "stderr", err_modes, PCO__PIPE);
+  parse_terminal(L, name, o);
   o->timeout = (uint64_t)pco__opt_seconds(L, 3, name, "timeout", 0, false);
   o->grace =
       (uint64_t)pco__opt_span(L, 3, name, "grace", PCO__DEFAULT_GRACE_NS);
@@ -66,7 +120,7 @@ static void parse_input(lua_State *L, const char *name, pco__exec *e) {
 
 /* Without input, a pipe that nobody will ever write to would only hang. */
 static void check_stdin(lua_State *L, const char *name, const pco__exec *e) {
-  if (e->opts.has_stdin && !e->input && !e->asks_input)
+  if (e->opts.has_stdin && !e->opts.terminal && !e->input && !e->asks_input)
     pco__bad_argument(L, name,
                       "stdin = \"pipe\" needs input here; to write later, use "
                       "spawn and its write");

@@ -23,15 +23,15 @@ static int one_condition(lua_State *L) {
 }
 
 static void parse_output(lua_State *L, pco__wait_for_op *o) {
-  static const char *const streams[] = {"stdout", "stderr", NULL};
+  static const char *const streams[] = {"stdout", "stderr", "pty", NULL};
   const char *name = "process.wait_for";
   pco__get_option(L, 2, "output");
   o->pattern = pco__arg_bytes(L, lua_gettop(L), name, "output (a Lua pattern)",
                               &o->base.op.arena, &o->pattern_len);
   lua_pop(L, 1);
   int only = pco__opt_choice(L, 2, name, "stream", streams, -1);
-  o->looks_at[PCO__STDOUT] = only != PCO__STDERR;
-  o->looks_at[PCO__STDERR] = only != PCO__STDOUT;
+  for (int i = 0; i < PCO__N_STREAMS; i++)
+    o->looks_at[i] = only < 0 || only == i;
 }
 
 static void parse_port(lua_State *L, pco__wait_for_op *o) {
@@ -117,6 +117,13 @@ static int call_match(lua_State *L, const pco__wait_for_op *o, int stream,
   return lua_pcall(L, 2, n_results, 0);
 }
 
+static size_t kept(const pco__wait_for_op *o) {
+  size_t n = 0;
+  for (int i = 0; i < PCO__N_STREAMS; i++)
+    n += o->len[i];
+  return n;
+}
+
 static int keep(pco__wait_for_op *o, const pco__chunk *c) {
   size_t n = c->len - c->start;
   size_t *len = &o->len[c->stream];
@@ -145,7 +152,7 @@ static int too_much(pco__wait_for_op *o) {
 }
 
 static int match(lua_State *L, pco__wait_for_op *o) {
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < PCO__N_STREAMS; i++) {
     if (!o->looks_at[i])
       continue;
     int status = call_match(L, o, i, 1);
@@ -185,7 +192,7 @@ static int look(lua_State *L, pco__wait_for_op *o) {
     return verdict;
   if (ended)
     return PCO__LOOK_IN_VAIN;
-  if (full || o->len[0] + o->len[1] >= PCO__QUEUE_BYTES)
+  if (full || kept(o) >= PCO__QUEUE_BYTES)
     return too_much(o);
   return PCO__LOOK_ON;
 }

@@ -88,7 +88,8 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   p->handles = 1;
   p->check = opts->check;
   p->timeout = opts->timeout;
-  p->had_stdin = opts->has_stdin;
+  p->had_stdin = opts->has_stdin || opts->terminal;
+  p->terminal = opts->terminal;
   p->grace = opts->grace;
   p->drain = opts->drain;
   p->pid = -1;
@@ -167,8 +168,13 @@ static void hold_back(pco__process *p) {
     pco__stream_flow(&p->streams[i], false);
 }
 
+/* What readers call stream 0 or 1. */
+static uint8_t stream_name(const pco__process *p, uint8_t stream) {
+  return p->terminal ? PCO__TERMINAL : stream;
+}
+
 void pco__process_output_chunk(pco__process *p, pco__chunk *c) {
-  p->streams[c->stream].bytes += c->len;
+  p->streams[pco__stream_index(c->stream)].bytes += c->len;
   pco__show_output(p, c->stream, c->data, c->len);
   pco__chunks_append(&p->queue, c);
   hold_back(p);
@@ -184,13 +190,13 @@ void pco__process_output(pco__process *p, uint8_t stream, const char *data,
                          size_t len) {
   p->streams[stream].bytes += len;
   if (p->exec)
-    pco__exec_output(p->exec, stream, data, len);
+    pco__exec_output(p->exec, stream_name(p, stream), data, len);
   else if (p->released)
     return;
   else if (draining(p))
     pco__capture_add(&p->captures[stream], data, len);
   else
-    queue_output(p, stream, data, len);
+    queue_output(p, stream_name(p, stream), data, len);
   hold_back(p);
 }
 
@@ -229,8 +235,8 @@ static void on_patience(pco__timer *timer) {
 
 static void capture_queue(pco__process *p) {
   for (pco__chunk *c; (c = pco__chunks_shift(&p->queue)) != NULL; free(c))
-    pco__capture_add(&p->captures[c->stream], c->data + c->start,
-                     c->len - c->start);
+    pco__capture_add(&p->captures[pco__stream_index(c->stream)],
+                     c->data + c->start, c->len - c->start);
 }
 
 /* ---- the end ------------------------------------------------------------- */
@@ -287,18 +293,20 @@ pco__result *pco__process_result(pco__process *p) {
 static void on_drained(pco__timer *timer) {
   pco__process *p = PCO_CONTAINER(timer, pco__process, drain_timer);
   pco__process_ref(p);
-  for (int i = 0; i < 2; i++) {
-    pco__stream_pump(&p->streams[i]);
-    pco__stream_close(&p->streams[i], true);
-  }
+  for (int i = 0; i < 2; i++)
+    pco__stream_give_up(&p->streams[i]);
   pco__process_update(p);
   pco__process_unref(p);
+}
+
+static bool is_waited_for(const pco__stream *s) {
+  return s->flowing && !s->given_up;
 }
 
 /* The clock runs after the exit, while somebody is willing to read. */
 static void set_drain_clock(pco__process *p) {
   bool runs = p->has_exit && streams_open(p) && !p->error &&
-              (p->streams[0].flowing || p->streams[1].flowing);
+              (is_waited_for(&p->streams[0]) || is_waited_for(&p->streams[1]));
   if (!runs)
     pco__timer_stop(p->loop, &p->drain_timer);
   else if (!p->drain_timer.index)
@@ -493,7 +501,7 @@ void pco__process_input_done(pco__process *p, pco__error *err) {
 void pco__process_close_stdin(pco__process *p) {
   if (!p->stdin_open)
     return;
-  p->stdin_open = false;
+  p->stdin_open = p->terminal;
   p->driver->close_stdin(p);
 }
 

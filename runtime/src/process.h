@@ -44,6 +44,9 @@ typedef struct pco__spawn_opts {
   bool clean_env;
   bool shell; /* argv is {"/bin/sh", "-c", text}, made of a string */
   bool has_stdin;
+  bool terminal; /* instead of stdin, stdout and stderr */
+  bool echo;     /* with one */
+  uint16_t cols, rows;
   int out;          /* PCO__PIPE or PCO__NULL */
   int err;          /* or PCO__MERGE */
   uint64_t timeout; /* ns; 0: none */
@@ -91,6 +94,11 @@ typedef struct pco__process_driver {
    * all of it is gone or cannot go. */
   void (*write)(struct pco__process *p);
   void (*close_stdin)(struct pco__process *p);
+  /* With a terminal.  Completes op. */
+  void (*resize)(struct pco__process *p, uint16_t cols, uint16_t rows,
+                 pco__op *op);
+  /* With a terminal: what runs on it is told that it is gone. */
+  void (*hang_up)(struct pco__process *p);
   /* The end: frees what the driver holds. */
   void (*release)(struct pco__process *p);
 } pco__process_driver;
@@ -126,6 +134,7 @@ typedef struct pco__process {
   bool spawned;     /* by spawn, not run by exec */
   bool check;
   bool had_stdin; /* it was started with a pipe */
+  bool terminal;  /* it has one: stream 0 is its output, and stdin its input */
   bool stdin_open;
   uint64_t timeout; /* ns; 0: none */
   uint64_t grace;
@@ -186,6 +195,8 @@ void pco__process_output_chunk(pco__process *p, pco__chunk *c);
 /* A stream ended, or what feeds it changed. */
 void pco__process_update(pco__process *p);
 void pco__process_input_done(pco__process *p, pco__error *err);
+/* Its relayed streams are over; the agent's driver may not use them. */
+void pco__process_forget_relay(pco__process *p);
 
 /* ---- for ops ------------------------------------------------------------- */
 
@@ -195,6 +206,7 @@ void pco__process_kill(pco__process *p, uint64_t grace, int reason);
 void pco__process_write(pco__process *p, const char *data, size_t len,
                         pco__op *writer,
                         void (*on_done)(pco__process *p, pco__error *err));
+/* A terminal stays open: there it is a key that says so. */
 void pco__process_close_stdin(pco__process *p);
 /* A handle is gone. */
 void pco__process_release(pco__process *p);

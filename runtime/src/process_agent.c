@@ -3,7 +3,9 @@
  * The driver of processes in a sandbox with an agent.
  *
  * The host makes the pipes and sends the child's ends with the SPAWN frame, so
- * that bytes never pass through the agent.  A command is named by the number of
+ * that bytes never pass through the agent; but for a terminal's, whose master
+ * stays with the agent (stream_relay.h): whoever else holds one could make the
+ * host's read of it block.  A command is named by the number of
  * its SPAWN; that request stays pending until EXIT.
  */
 #include "process.h"
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include "fields.h"
+#include "stream_relay.h"
 #include "sys/quiet_write.h"
 
 #define MAX_PID (1u << 30)
@@ -29,6 +32,7 @@ typedef struct pco__agent_process {
   uint64_t ends_within; /* ns; 0: it has no time limit */
   int in_fd;            /* our end of stdin; -1: none */
   pco__watch in_watch;  /* while the pipe is full */
+  pco__relay *relay;    /* the link's; NULL: nothing is relayed */
 } pco__agent_process;
 
 /* A SIGNAL or KILL on its way. */
@@ -110,6 +114,8 @@ static int on_error_frame(pco__process *p, const pco_wire_header *h,
     pco__error_free(err);
     return -EPROTO;
   }
+  if (p->agent->relay)
+    pco__relay_drop(p->agent->relay);
   pco__process_failed(p, err);
   return 0;
 }
@@ -172,6 +178,8 @@ static int make_pipe(ends *e, int i, bool foreign) {
 static int make_pipes(ends *e, const pco__spawn_opts *opts, bool foreign) {
   for (int i = 0; i < 3; i++)
     e->child[i] = e->ours[i] = -1;
+  if (opts->terminal)
+    return 0;
   int rc = opts->has_stdin ? make_pipe(e, 0, foreign) : 0;
   if (rc == 0 && opts->out == PCO__PIPE)
     rc = make_pipe(e, 1, foreign);
@@ -202,35 +210,48 @@ static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
     pco_wire_string(b, PCO_TAG_ENV, *s);
   if (opts->cwd)
     pco_wire_string(b, PCO_TAG_CWD, opts->cwd);
-  pco_wire_number(b, PCO_TAG_FLAGS,
-                  opts->clean_env ? PCO_SPAWN_FLAG_CLEAN_ENV : 0);
+  pco_wire_number(
+      b, PCO_TAG_FLAGS,
+      (opts->clean_env ? PCO_SPAWN_FLAG_CLEAN_ENV : 0) |
+          (opts->terminal && !opts->echo ? PCO_SPAWN_FLAG_NO_ECHO : 0));
   if (opts->timeout)
     pco_wire_number(b, PCO_TAG_TIMEOUT, opts->timeout);
   pco_wire_number(b, PCO_TAG_GRACE, opts->grace);
   if (opts->limits)
     encode_limits(b, opts->limits);
+  if (opts->terminal) {
+    pco_wire_number(b, PCO_TAG_COLS, opts->cols);
+    pco_wire_number(b, PCO_TAG_ROWS, opts->rows);
+  }
   for (int i = 0; i < 3; i++) {
     bool merge = i == 2 && opts->err == PCO__MERGE;
     pco_wire_number(b, PCO_TAG_STDIO,
-                    e->child[i] >= 0 ? PCO_STDIO_FD
-                    : merge          ? PCO_STDIO_MERGE
-                                     : PCO_STDIO_NULL);
+                    opts->terminal     ? PCO_STDIO_TERMINAL
+                    : e->child[i] >= 0 ? PCO_STDIO_FD
+                    : merge            ? PCO_STDIO_MERGE
+                                       : PCO_STDIO_NULL);
   }
 }
 
 static void on_writable(pco__watch *watch, int status);
 
-/* Hands our ends to their owners. */
-static void open_ours(pco__process *p, ends *e) {
+/* Hands our ends to their owners, or makes a relay; false without memory. */
+static bool open_ours(pco__process *p, const pco__spawn_opts *opts, ends *e) {
+  pco__agent_process *a = p->agent;
+  pco__watch_init(&a->in_watch, p->loop, e->ours[0], UV_WRITABLE, on_writable);
+  if (opts->terminal) {
+    a->relay = pco__relay_open(p->sandbox->link, a->target, p,
+                               PCO__RELAY_IN | PCO__RELAY_OUT, true);
+    return a->relay != NULL;
+  }
   for (int i = 1; i < 3; i++)
     if (e->ours[i] >= 0)
       pco__stream_open_fd(&p->streams[i - 1], e->ours[i]);
-  pco__watch_init(&p->agent->in_watch, p->loop, e->ours[0], UV_WRITABLE,
-                  on_writable);
-  p->agent->in_fd = e->ours[0];
+  a->in_fd = e->ours[0];
   p->stdin_open = e->ours[0] >= 0;
   for (int i = 0; i < 3; i++)
     e->ours[i] = -1;
+  return true;
 }
 
 static size_t bytes_of(char *const *strings) {
@@ -281,6 +302,8 @@ static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
   a->target = pco__link_next(link);
   encode(&frame, a->target, opts, &e);
   rc = end_frame(&frame);
+  if (rc == 0 && !open_ours(p, opts, &e))
+    rc = UV_ENOMEM;
   if (rc < 0) {
     close_ends(&e);
     pco_wire_buf_free(&frame);
@@ -290,7 +313,6 @@ static void agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
       fail(p, rc, "starting the command");
     return;
   }
-  open_ours(p, &e);
   int fds[3];
   uint8_t n = 0;
   for (int i = 0; i < 3; i++)
@@ -393,6 +415,21 @@ static void agent_signal(pco__process *p, int signo, pco__op *op) {
   pco__link_request_send(p->sandbox->link, &c->request, &frame, NULL, 0, true);
 }
 
+static void agent_resize(pco__process *p, uint16_t cols, uint16_t rows,
+                         pco__op *op) {
+  command_request *c = new_command(p, PCO_WIRE_RESIZE, op);
+  if (!c) {
+    pco__op_complete(op, pco__error_no_memory());
+    return;
+  }
+  pco_wire_buf frame = {0};
+  pco_wire_begin(&frame, PCO_WIRE_RESIZE, 0, c->request.id);
+  pco_wire_number(&frame, PCO_TAG_TARGET, p->agent->target);
+  pco_wire_number(&frame, PCO_TAG_COLS, cols);
+  pco_wire_number(&frame, PCO_TAG_ROWS, rows);
+  pco__link_request_send(p->sandbox->link, &c->request, &frame, NULL, 0, true);
+}
+
 static void agent_kill(pco__process *p, uint64_t grace, int reason) {
   command_request *c =
       p->sandbox->link ? new_command(p, PCO_WIRE_KILL, NULL) : NULL;
@@ -438,6 +475,10 @@ static void input_done(pco__process *p, int rc, const char *what) {
 static void go_on(pco__process *p) {
   pco__agent_process *a = p->agent;
   const char *what = "the process reads no more";
+  if (a->relay) {
+    pco__relay_write(a->relay);
+    return;
+  }
   int rc = a->in_fd < 0 ? UV_EPIPE : write_some(p);
   if (rc == 0) {
     rc = pco__watch_start(&a->in_watch);
@@ -464,11 +505,23 @@ static void on_writable(pco__watch *watch, int status) {
 
 static void agent_close_stdin(pco__process *p) {
   pco__agent_process *a = p->agent;
+  if (a->relay)
+    pco__relay_close_input(a->relay);
   if (a->in_fd < 0)
     return;
   pco__watch_close(&a->in_watch);
   close(a->in_fd);
   a->in_fd = -1;
+}
+
+static void agent_hang_up(pco__process *p) {
+  if (p->agent && p->agent->relay)
+    pco__relay_hang_up(p->agent->relay);
+}
+
+void pco__process_forget_relay(pco__process *p) {
+  if (p->agent)
+    p->agent->relay = NULL;
 }
 
 static void agent_release(pco__process *p) {
@@ -481,6 +534,8 @@ static void agent_release(pco__process *p) {
     pco__process_unref(p); /* the request's; the caller holds another */
   }
   p->stdin_open = false;
+  if (a->relay)
+    pco__relay_release(a->relay);
   agent_close_stdin(p);
   for (int i = 0; i < 2; i++)
     pco__stream_close(&p->streams[i], false);
@@ -494,5 +549,7 @@ const pco__process_driver pco__process_agent_driver = {
     .kill = agent_kill,
     .write = go_on,
     .close_stdin = agent_close_stdin,
+    .resize = agent_resize,
+    .hang_up = agent_hang_up,
     .release = agent_release,
 };

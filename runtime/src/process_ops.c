@@ -346,6 +346,8 @@ static void kill_start(pco__op *op) {
   pco__process *p = o->process;
   take_back(o);
   p->drain_asked = true;
+  if (p->terminal && op->cls == &pco__process_close_class)
+    p->driver->hang_up(p);
   pco__list_append(&p->killers, &op->owner_node);
   pco__process_kill(p, o->grace, PCO_REASON_KILLED);
   pco__process_update(p);
@@ -355,6 +357,25 @@ static void kill_cancel(pco__op *op) {
   pco__op_complete(op,
                    pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
 }
+
+/* After the end it is an answer, too, that there is nothing to resize. */
+static void resize_start(pco__op *op) {
+  pco__process_op *o = op_of(op);
+  pco__error *err = pco__process_error(o->process);
+  if (!err && o->process->has_exit)
+    err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL, NULL);
+  if (err)
+    pco__op_complete(op, err);
+  else
+    o->process->driver->resize(o->process, o->cols, o->rows, op);
+}
+
+const pco__op_class pco__resize_class = {.name = "process.resize",
+                                         .start = resize_start,
+                                         .cancel = signal_cancel,
+                                         .hold = signal_hold,
+                                         .push = pco__push_signalled,
+                                         .destroy = destroy};
 
 static pco__error *survivors_error(const pco__process *p) {
   return pco__error_new(UV_EPERM, PCO_SOURCE_AGENT, p->argv[0],

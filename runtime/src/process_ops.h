@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The waiting calls on a process, but for exec: spawn, read, write,
- * close_stdin, wait, poll, signal, kill, close.
+ * close_stdin, resize, wait, poll, signal, kill, close.
  */
 #ifndef PCO_PROCESS_OPS_H
 #define PCO_PROCESS_OPS_H
@@ -22,7 +22,8 @@ typedef struct pco__process_op {
   pco__result *result; /* wait, poll, kill: a reference, or NULL */
   uint64_t grace;      /* kill, close; ns */
   int signo;           /* signal */
-  bool acted;          /* signal: it was sent */
+  bool acted;          /* signal, resize: it was done */
+  uint16_t cols, rows; /* resize */
 } pco__process_op;
 
 extern const pco__op_class pco__spawn_class;
@@ -31,6 +32,7 @@ extern const pco__op_class pco__chunks_class;
 extern const pco__op_class pco__lines_class;
 extern const pco__op_class pco__write_class;
 extern const pco__op_class pco__close_stdin_class;
+extern const pco__op_class pco__resize_class;
 extern const pco__op_class pco__wait_class;
 extern const pco__op_class pco__poll_class;
 extern const pco__op_class pco__signal_class;

@@ -225,12 +225,26 @@ static void open_sink(pco__process *p, int i, pco_sink **out) {
   *out = s->sink;
 }
 
+static void set_terminal(pco_spawn_opts *o, const pco__spawn_opts *opts) {
+  o->flags &= ~PCO_SPAWN_STDIN;
+  o->flags |= PCO_SPAWN_PTY | (opts->echo ? 0 : PCO_SPAWN_NO_ECHO);
+  o->cols = opts->cols;
+  o->rows = opts->rows;
+}
+
 static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
   if (!runs_commands(api_of(p))) {
     pco__process_failed(p,
                         pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
                                        "the backend %s runs no "
                                        "commands",
+                                       p->sandbox->backend->info->id));
+    return;
+  }
+  if (opts->terminal && !PCO_HAS(api_of(p), resize)) {
+    pco__process_failed(p,
+                        pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
+                                       "the backend %s has no terminals (pty)",
                                        p->sandbox->backend->info->id));
     return;
   }
@@ -255,11 +269,13 @@ static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
   o.flags = (opts->has_stdin ? PCO_SPAWN_STDIN : 0) |
             (opts->clean_env ? PCO_SPAWN_CLEAN_ENV : 0) |
             (opts->err == PCO__MERGE ? PCO_SPAWN_MERGE : 0);
+  if (opts->terminal)
+    set_terminal(&o, opts);
   if (opts->out == PCO__PIPE)
     open_sink(p, 0, &o.out);
-  if (opts->err == PCO__PIPE)
+  if (opts->err == PCO__PIPE && !opts->terminal)
     open_sink(p, 1, &o.err);
-  p->stdin_open = opts->has_stdin;
+  p->stdin_open = opts->has_stdin || opts->terminal;
   pco__plugin_op_submitted(&c->op,
                            api_of(p)->spawn(p->sandbox->plugin, &o, &c->op));
 }
@@ -280,6 +296,18 @@ static void plugin_signal(pco__process *p, int signo, pco__op *op) {
   c->waiting = op;
   atomic_fetch_add(&op->refs, 1); /* it may be cancelled before the answer */
   pco__plugin_op_submitted(&c->op, OPTIONAL(p, signal, signo, 0, &c->op));
+}
+
+static void plugin_resize(pco__process *p, uint16_t cols, uint16_t rows,
+                          pco__op *op) {
+  call *c = new_call(p, NULL, signalled);
+  if (!c) {
+    pco__op_complete(op, pco__error_no_memory());
+    return;
+  }
+  c->waiting = op;
+  atomic_fetch_add(&op->refs, 1);
+  pco__plugin_op_submitted(&c->op, OPTIONAL(p, resize, cols, rows, &c->op));
 }
 
 static void plugin_write(pco__process *p);
@@ -329,6 +357,11 @@ static void plugin_close_stdin(pco__process *p) {
     pco__plugin_op_submitted(&c->op, OPTIONAL(p, close_stdin, &c->op));
 }
 
+/* The plugin does it when the process is killed or released. */
+static void plugin_hang_up(pco__process *p) {
+  (void)p;
+}
+
 static void plugin_release(pco__process *p) {
   pco__plugin_process *v = p->via_plugin;
   if (!v)
@@ -348,5 +381,7 @@ const pco__process_driver pco__process_plugin_driver = {
     .kill = plugin_kill,
     .write = plugin_write,
     .close_stdin = plugin_close_stdin,
+    .resize = plugin_resize,
+    .hang_up = plugin_hang_up,
     .release = plugin_release,
 };

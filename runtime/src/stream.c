@@ -104,6 +104,18 @@ void pco__stream_pump(pco__stream *s) {
   } while (s->open && s->bytes < enough);
 }
 
+void pco__stream_give_up(pco__stream *s) {
+  if (!s->open)
+    return;
+  s->given_up = true;
+  if (s->give_up) {
+    s->give_up(s);
+    return;
+  }
+  pco__stream_pump(s);
+  pco__stream_close(s, true);
+}
+
 static void on_readable(pco__watch *watch, int status) {
   pco__stream *s = PCO_CONTAINER(watch, pco__stream, watch);
   pco__process *p = s->process;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One output stream of a process: a pipe that this host reads (agent) or a sink
- * that a plugin pushes into.  It brings bytes only while it flows.
+ * One output stream of a process: a pipe that this host reads (agent), one that
+ * the agent relays (stream_relay.h) or a sink that a plugin pushes into.  It
+ * brings bytes only while it flows.
  */
 #ifndef PCO_STREAM_H
 #define PCO_STREAM_H
@@ -11,6 +12,7 @@
 #include "watch.h"
 
 struct pco__process;
+struct pco__relay;
 
 typedef struct pco__stream {
   struct pco__process *process; /* borrowed */
@@ -22,8 +24,11 @@ typedef struct pco__stream {
   uint64_t bytes; /* all that came */
   int fd;         /* -1: not a pipe */
   pco__watch watch;
-  pco_sink *sink;                               /* not a sink: NULL */
-  void (*flow)(struct pco__stream *s, bool on); /* a plugin's */
+  pco_sink *sink;           /* not a sink: NULL */
+  struct pco__relay *relay; /* NULL: it is not relayed, or that is over */
+  bool given_up;            /* give_up was called: its end is on its way */
+  void (*flow)(struct pco__stream *s, bool on); /* NULL: a pipe's */
+  void (*give_up)(struct pco__stream *s);       /* the same */
 } pco__stream;
 
 void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index);
@@ -34,6 +39,8 @@ void pco__stream_open_fd(pco__stream *s, int fd);
 void pco__stream_flow(pco__stream *s, bool on);
 /* Takes what lies in the pipe right now, at most what was there at entry. */
 void pco__stream_pump(pco__stream *s);
+/* Ends it though somebody holds it, after what lies there now. */
+void pco__stream_give_up(pco__stream *s);
 /* Ends it: by its own end, or (held) because somebody holds it. */
 void pco__stream_close(pco__stream *s, bool held);
 /* Ends it before its end because of an error: what is missing is told. */

@@ -25,8 +25,8 @@ static void destroy(pco__op *op) {
   pco__result_unref(o->base.result);
   pco__chunks_free(&o->base.chunks);
   pco__chunks_free(&o->arrived);
-  free(o->text[0]);
-  free(o->text[1]);
+  for (int i = 0; i < PCO__N_STREAMS; i++)
+    free(o->text[i]);
   pco__error_free(o->complaint);
 }
 

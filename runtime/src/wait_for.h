@@ -29,7 +29,7 @@ typedef struct pco__wait_for_op {
   /* output */
   const char *pattern; /* in the arena; or NULL */
   size_t pattern_len;
-  bool looks_at[2]; /* which streams */
+  bool looks_at[PCO__N_STREAMS]; /* which streams */
   /* output, under loop->lock */
   pco__chunks arrived;
   bool begun; /* all that there was at the start has arrived */
@@ -37,8 +37,8 @@ typedef struct pco__wait_for_op {
   bool full;  /* nothing more will arrive before somebody reads */
   int verdict;
   /* output, the caller's */
-  char *text[2]; /* owned */
-  size_t len[2];
+  char *text[PCO__N_STREAMS]; /* owned */
+  size_t len[PCO__N_STREAMS];
   bool looked;
   int found_in;
   pco__error *complaint; /* owned */

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -65,7 +66,27 @@ static void by_reopening(void) {
     look_at(fd);
 }
 
+/* One terminal, of the sandbox's own /dev/pts; its other end cannot be had. */
+static void of_a_terminal(void) {
+  struct stat own, st;
+  unsigned number;
+  char path[64];
+  for (int fd = 0; fd < 3; fd++) {
+    snprintf(path, sizeof path, "descriptor %d", fd);
+    if (fstat(fd, &st) < 0)
+      give_up(path);
+    if (!S_ISCHR(st.st_mode) || major(st.st_rdev) != 136 ||
+        stat(ttyname(fd) ? ttyname(fd) : "", &own) < 0 ||
+        own.st_ino != st.st_ino || own.st_dev != st.st_dev)
+      went_through(path);
+    judge(path, ioctl(fd, TIOCGPTN, &number), ENOTTY, 0);
+    judge2(path, ioctl(fd, TIOCGPTPEER, O_RDWR | O_NOCTTY), EIO, ENOTTY, 0);
+  }
+}
+
 int main(int argc, char **argv) {
-  static const way ways[] = {{"count", by_counting}, {"reopen", by_reopening}};
+  static const way ways[] = {{"count", by_counting},
+                             {"reopen", by_reopening},
+                             {"terminal", of_a_terminal}};
   return take_way(ways, COUNT(ways), argc > 1 ? argv[1] : NULL);
 }

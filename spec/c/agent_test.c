@@ -828,7 +828,7 @@ static void b_four_stdio(client *c) {
   b_spawn(c, PCO_STDIO_NULL, 4, 1);
 }
 static void b_bad_stdio(client *c) {
-  b_spawn(c, 3, 3, 1);
+  b_spawn(c, 5, 3, 1);
 }
 static void b_merge_stdin(client *c) {
   b_spawn(c, PCO_STDIO_MERGE, 3, 1);
@@ -901,7 +901,7 @@ static void test_broken_frames(void) {
   broken("a number used before", b_old_op, 0);
   broken("two stdio", b_two_stdio, 0);
   broken("four stdio", b_four_stdio, 0);
-  broken("stdio of kind 3", b_bad_stdio, 0);
+  broken("stdio of kind 5", b_bad_stdio, 0);
   broken("stdin merged", b_merge_stdin, 0);
   broken("three descriptors promised, none sent", b_no_fds, 0);
   broken("a descriptor too many", b_null, 1);

@@ -42,6 +42,7 @@ local native = {}
 ---@field process_poll fun(self: table): table?
 ---@field process_wait_for fun(self: table, condition: table, options: table?): any
 ---@field process_signal fun(self: table, name: any, options: table?): boolean
+---@field process_resize fun(self: table, cols: any, rows: any, options: table?): boolean
 ---@field process_kill fun(self: table, options: table?): table
 ---@field process_close fun(self: table, options: table?): boolean
 ---@field fs_read fun(self: table, path: string, options: table?): string

@@ -57,11 +57,19 @@
 -- What wait_for waits for: one of output and port.
 ---@class portico.Condition
 ---@field output string? a Lua pattern, for what is unread
----@field stream "stdout"|"stderr"|nil where to look; each of both if nil
+---@field stream "stdout"|"stderr"|"pty"|nil where to look; each if nil
 ---@field port integer? a TCP port inside the sandbox
 
 ---@class portico.LinesOptions: portico.CallOptions
 ---@field max_line integer? bytes; 1 MiB; a longer one is a LimitError
+
+-- The terminal of a command: stdin, stdout and stderr at once. Its output is
+-- the stream "pty", and `stdout` of the Result, as the terminal gives it ("\r\n"
+-- for "\n"); TERM is set (xterm-256color, if `env` gives none).
+---@class portico.Terminal
+---@field cols integer? columns, 80 unless given
+---@field rows integer? lines, 24 unless given
+---@field echo boolean? show what is typed, true unless given
 
 -- `timeout` limits the command here, not the call: its whole tree is killed.
 ---@class portico.SpawnOptions
@@ -73,6 +81,7 @@
 ---@field stderr "pipe"|"null"|"merge"|nil merge: where stdout goes
 ---@field timeout number? seconds until the command is killed
 ---@field grace number? seconds from TERM to KILL, 2 unless given
+---@field pty boolean|portico.Terminal|nil a terminal for stdin and output
 ---@field check boolean? raise ExitError on a non-zero exit
 ---@field max_output integer? bytes kept per stream, 16 MiB unless given
 ---@field drain number? seconds to read on after the exit, 0.25 unless given
@@ -133,7 +142,7 @@
 ---@field directories integer
 
 ---@class portico.OutputChunk
----@field stream "stdout"|"stderr"
+---@field stream "stdout"|"stderr"|"pty"
 ---@field data string
 
 ---@class portico.Truncation

@@ -308,18 +308,20 @@ function Process:lines(options)
   return core.process_lines(self, options)
 end
 
----Writes to the command's stdin (`stdin = "pipe"`), and returns when the pipe
----has taken all of it. Raises SystemError (EPIPE) when nobody reads any more.
----A command that writes while nobody reads its output stops reading at some
----point: write and read in turns, or give `input` to exec. After a timeout
----`written` of the error says how many bytes were taken.
+---Writes to the command's stdin (`stdin = "pipe"`) or types on its terminal
+---(`pty`), and returns when all of it was taken. Raises SystemError (EPIPE)
+---when nobody reads any more. A command that writes while nobody reads its
+---output stops reading at some point: write and read in turns, or give `input`
+---to exec. After a timeout `written` of the error says how many bytes were
+---taken.
 ---@param data string
 ---@param options portico.CallOptions?
 function Process:write(data, options)
   return core.process_write(self, data, options)
 end
 
----Closes the command's stdin: it sees the end of its input.
+---Closes the command's stdin: it sees the end of its input. On a terminal it
+---types Ctrl-D, on a line that is not empty twice; there one can write on.
 ---@param options portico.CallOptions?
 function Process:close_stdin(options)
   return core.process_close_stdin(self, options)
@@ -362,6 +364,16 @@ function Process:signal(name, options)
   return core.process_signal(self, name, options)
 end
 
+---Changes the size of the command's terminal (`pty`); the kernel tells its
+---programs by SIGWINCH. Returns false when the command has ended already.
+---@param cols integer 1 to 65535
+---@param rows integer 1 to 65535
+---@param options portico.CallOptions?
+---@return boolean resized
+function Process:resize(cols, rows, options)
+  return core.process_resize(self, cols, rows, options)
+end
+
 ---Kills the command and all that it started, and returns the Result. With
 ---`grace` it gets TERM and so many seconds before KILL.
 ---@param options portico.KillOptions?
@@ -371,7 +383,8 @@ function Process:kill(options)
 end
 
 ---Ends the command (TERM, `grace` seconds, KILL) with all that it started, and
----lets go of it. Returns whether this call did it.
+---lets go of it; a terminal is hung up (SIGHUP) first. Returns whether this
+---call did it. Works outside a task, too.
 ---@param options portico.KillOptions?
 ---@return boolean closed
 function Process:close(options)

@@ -278,6 +278,7 @@ typedef struct pco_list_result {
 #define PCO_SPAWN_STDIN     (1u << 1) /* write() comes; else stdin is empty */
 #define PCO_SPAWN_CLEAN_ENV (1u << 2) /* without the sandbox's environment */
 #define PCO_SPAWN_MERGE     (1u << 3) /* stderr goes where stdout goes */
+#define PCO_SPAWN_NO_ECHO   (1u << 4) /* with PTY: off before the start */
 
 typedef struct pco_spawn_opts {
   uint32_t struct_size;
@@ -503,13 +504,14 @@ typedef struct pco_backend_api {
   int (*wait)(pco_process *p, pco_op *op);
   /* flags: PCO_SIGNAL_TREE.  After the end: UV_ESRCH.  No result. */
   int (*signal)(pco_process *p, int signo, uint32_t flags, pco_op *op);
-  /* With PCO_CAP_PTY.  No result. */
+  /* With PCO_CAP_PTY; without it no spawn has PCO_SPAWN_PTY.  No result. */
   int (*resize)(pco_process *p, uint16_t cols, uint16_t rows, pco_op *op);
   /* bufs (the array and the bytes) are pinned.  Completes when the bytes have
    * left the plugin, which is how a slow reader slows the writer; UV_EPIPE when
    * nobody can read them any more.  One write at a time.  No result. */
   int (*write)(pco_process *p, const pco_iov *bufs, size_t n, pco_op *op);
-  /* After the write that runs.  Idempotent.  No result. */
+  /* After the write that runs.  Idempotent, but with a terminal: there it types
+   * Ctrl-D, and write() goes on.  No result. */
   int (*close_stdin)(pco_process *p, pco_op *op);
   /* Starts or stops pushing into a sink given at spawn.  Pushing inside
    * read_start() is allowed.  After read_stop() returns there is no push until

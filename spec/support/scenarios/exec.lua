@@ -84,7 +84,11 @@ portable("Sandbox: exec, bad options", function(_, sb, t)
     max_output = { max_output = -1 }, max_float = { max_output = 1.5 },
     on_output = { on_output = "x" }, tee = { tee = 1 }, drain = { drain = -1 },
     cwd = { cwd = 5 }, cwd_nul = { cwd = "a\0" }, clean = { clean_env = 1 },
-    positional = { "x" }, user = { portal = 1 },
+    positional = { "x" }, user = { portal = 1 }, pty = { pty = 5 },
+    pty_key = { pty = { width = 5 } }, pty_cols = { pty = { cols = 0 } },
+    pty_rows = { pty = { rows = 1.5 } }, pty_echo = { pty = { echo = 0 } },
+    pty_stdout = { pty = true, stdout = "null" },
+    pty_stderr = { pty = {}, stderr = "merge" },
   }) do
     t:raises("InvalidArgumentError", "PCO_EINVAL", "\1" .. label, sb.exec, sb,
       { "true" }, options)

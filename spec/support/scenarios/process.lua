@@ -198,6 +198,38 @@ portable("Process: wait_for", function(_, sb, t)
     { port = 80 })
 end)
 
+portable("Process: resize without a terminal", function(_, sb, t)
+  local p = sb:spawn({ "sleep", "30" })
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "plain", p.resize, p, 80, 24)
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "size", p.resize, p, 0, 24)
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "nothing", p.resize, p)
+  p:close()
+  t:raises("ClosedError", "PCO_ECLOSED", "closed", p.resize, p, 80, 24)
+end)
+
+add("Process: a terminal", function(_, sb, t)
+  local p = sb:spawn("stty size; read x; stty size; echo got=$x",
+    { pty = { cols = 70, rows = 20, echo = false } })
+  t:note("first", p:read())
+  t:note("resize", p:resize(100, 30))
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "option", p.resize, p, 1, 1,
+    { tiemout = 1 })
+  p:write("word\n")
+  for line, stream in p:lines() do
+    t:note(stream, line)
+  end
+  t:note("result", p:wait())
+  t:note("late", p:resize(1, 1))
+  t:try("write after", p.write, p, "x")
+  t:try("close_stdin after", p.close_stdin, p)
+  local q = sb:spawn({ "cat" }, { pty = true })
+  q:write("a\n")
+  q:close_stdin()
+  t:note("cat", q:wait().stdout)
+  local r = sb:spawn({ "sleep", "30" }, { pty = true })
+  t:note("close", r:close(), r:close())
+end)
+
 portable("Process: timeout of spawn", function(_, sb, t)
   local p = sb:spawn({ "sleep", "30" }, { timeout = 0.2, grace = 0.2 })
   local err = t:raises("TimeoutError", "PCO_ETIMEDOUT", "wait", p.wait, p)
