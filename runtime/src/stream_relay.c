@@ -100,8 +100,8 @@ static void credit(pco__relay *r, int i, uint64_t most) {
 
 /* Credit goes out in large pieces. */
 static void top_up(pco__relay *r, int i) {
-  if (is_open(r, i) && r->process && r->process->streams[i].flowing &&
-      r->out[i].credit < WINDOW / 2)
+  if (is_open(r, i) && !r->out[i].given_up && r->process &&
+      r->process->streams[i].flowing && r->out[i].credit < WINDOW / 2)
     credit(r, i, WINDOW);
 }
 

@@ -300,6 +300,10 @@ uint64_t client_spawn(client *c, const spawn *s) {
   for (int i = 0; i < 4; i++)
     if (s->limit[i])
       client_number(c, (uint16_t)(PCO_TAG_LIMIT_MEMORY + i), s->limit[i]);
+  if (s->cols)
+    client_number(c, PCO_TAG_COLS, s->cols);
+  if (s->rows)
+    client_number(c, PCO_TAG_ROWS, s->rows);
   for (int i = 0; i < 3; i++) {
     client_number(c, PCO_TAG_STDIO, (uint64_t)s->kind[i]);
     if (s->kind[i] == PCO_STDIO_FD)

@@ -91,6 +91,7 @@ typedef struct spawn {
   uint64_t limit[4];       /* memory, pids, cpus, open files; 0: not given */
   int kind[3];             /* PCO_STDIO_* */
   int fd[3];               /* of PCO_STDIO_FD */
+  unsigned cols, rows;     /* 0: not given */
 } spawn;
 
 uint64_t client_spawn(client *c, const spawn *s);
