@@ -237,6 +237,8 @@ static int write_input(pco_relay_in *in) {
 }
 
 static void pass_input(pco_relay_in *in) {
+  if (in->source.fd < 0 || !in->relay->started)
+    return;
   int rc = write_input(in);
   bool empty = in->at == in->len;
   if (rc != 0 || (empty && in->ending))
@@ -347,6 +349,7 @@ void pco_relay_started(pco_agent *a, uint64_t op) {
   r->started = true;
   for (int i = 0; i < 2; i++)
     watch_output(&r->out[i]);
+  pass_input(&r->in);
 }
 
 void pco_relay_exited(pco_agent *a, uint64_t op) {

@@ -47,14 +47,18 @@ static int fds_of_agent(void) {
   return d ? n : -1;
 }
 
-/* Waits until the agent has as many descriptors as that again. */
-static int fds_settle(int want) {
+/* The agent has as many descriptors as that again, or will. */
+static void check_fds(int want, const char *text) {
   int n = fds_of_agent();
-  for (int i = 0; i < 500 && n != want; i++) {
+  if (n < 0) {
+    tap_skip(text, "this user may not look into the agent");
+    return;
+  }
+  for (int i = 0; i < 500 && n > want; i++) {
     usleep(10000);
     n = fds_of_agent();
   }
-  return n;
+  OK(n <= want, "%s (%d descriptors, of %d)", text, n, want);
 }
 
 static uint64_t sh(const char *script, const spawn *like) {
@@ -216,7 +220,7 @@ static void test_pipes(void) {
   OK(g.eof[0] == PCO_EOF_END && g.eof[1] == PCO_EOF_END, "both ends are told");
   OK(g.in_eof && g.credited == 7, "and that of the input");
   OK(!g.broken, "offsets follow");
-  IS(fds_settle(fds + 2), fds + 2, "nothing but a supervisor is left");
+  check_fds(fds + 2, "nothing but a supervisor is left");
   forget();
   op = sh_relayed("exec <&-; exec sleep 0.01");
   while (!g.in_eof && take(op, MS))
@@ -339,7 +343,7 @@ static void test_terminal(void) {
   IS(g.credited, 5, "the input was taken");
   IS(resize(op, 100, 30), 3, "RESIZE after the end is ESRCH");
   IS(resize(op + 1, 100, 30), 3, "and of no command");
-  IS(fds_settle(fds + 2), fds + 2, "nothing is left");
+  check_fds(fds + 2, "nothing is left");
   forget();
   op = sh_relayed("read x");
   IS(resize(op, 1, 1), 25, "RESIZE of a pipe is ENOTTY");
@@ -401,8 +405,7 @@ static void test_many(void) {
   }
   IS(good, MANY, "many terminals at once");
   /* idle supervisors have two each, and four stay */
-  int left = fds_settle(fds + 8);
-  OK(left <= fds + 8, "and none is left (%d of %d)", left, fds);
+  check_fds(fds + 8, "and none is left");
   for (int i = 0; i < MANY; i++)
     ops[i] = sh_terminal("yes");
   for (int i = 0; i < MANY; i++) {
@@ -417,7 +420,7 @@ static void test_many(void) {
     while (!g.eof[0] && take(ops[i], MS))
       ;
   }
-  IS(fds_settle(fds + 8) <= fds + 8, 1, "none is left of these");
+  check_fds(fds + 8, "none is left of these");
   end();
 }
 
@@ -446,7 +449,7 @@ static void test_no_start(void) {
   OK(g.refused && !g.started && !g.eof[0] && !g.credited,
      "a command that does not start has no streams");
   IS(answer(close_output(op, 1, 0)), 0, "CLOSE_OUTPUT of it");
-  IS(fds_settle(fds + 2), fds + 2, "and leaves nothing");
+  check_fds(fds + 2, "and leaves nothing");
   end();
 }
 
