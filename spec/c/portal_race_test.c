@@ -20,7 +20,7 @@
 #if defined(__SANITIZE_THREAD__)
 enum { CLOSE_ROUNDS = 60, CANCEL_ROUNDS = 3000 };
 /* The sanitizer ends forked children that start threads, unless told not to. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
   return "die_after_fork=0";
 }
