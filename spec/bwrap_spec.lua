@@ -141,8 +141,55 @@ describe("mounts of bwrap", function()
       "/libexec/portico", "/libexec/portico/portico-agent" }) do
       refused("PermissionError", build .. own, "Portico's own")
     end
-    refused("PermissionError", "/", "Portico's own")
+    refused("PermissionError", "/", "put together")
+    for _, stage in ipairs({ "/dev/shm", "/dev" }) do
+      refused("PermissionError", stage, "put together")
+    end
   end)
+
+  -- Who could write there would write what runs outside.
+  test("of the modules and the command are refused if they are writable",
+    function(backend)
+      local build = os.getenv("PORTICO_BUILD")
+      local modules = env.sh("readlink -f " .. env.quoted(build
+        .. "/share/lua/5.4/portico")):sub(1, -2)
+      for _, own in ipairs({ modules, modules .. "/sync",
+        modules:match("^(.*)/"), build .. "/share",
+        build .. "/lib/lua/5.4/portico", build .. "/bin" }) do
+        local function mount(read_only)
+          return { mounts = {
+            { source = own, target = "/x", read_only = read_only },
+          } }
+        end
+        has(raises("PermissionError", backend.create, backend,
+          mount(false)).message, "Portico's own")
+        local sb <close> = backend:create(mount(true))
+        assert.equal(0, sb:exec({ "test", "-d", "/x" }).code)
+      end
+    end)
+
+  -- Nobody who reads a link that a command has made gets to see the agent.
+  test("and file operations do not lead to the agent's own /proc",
+    function(backend)
+      local sb <close> = backend:create()
+      sb:exec([[ln -s /proc/self/maps maps; ln -s /proc/1/maps maps1
+        ln -s /proc/self/task/1/comm comm; ln -s /proc/1/task/1/comm comm1
+        ln -s /proc/mounts mounts]], { check = true })
+      for link, code in pairs({ maps = "ELOOP", maps1 = "EACCES",
+        comm = "ELOOP", comm1 = "EACCES", mounts = "ELOOP" }) do
+        for _, call in ipairs({ "read", "append" }) do
+          local ok, err = pcall(sb.fs[call], sb.fs, link, "x")
+          if call == "read" then
+            ok, err = pcall(sb.fs.read, sb.fs, link)
+          end
+          assert.is_false(ok, link)
+          assert.equal(code, err.code, link)
+        end
+      end
+      -- A command of its own may look, and what is of others is there.
+      assert.equal("portico-agent\n", sb:exec("cat comm1").stdout)
+      has(sb.fs:read("/proc/cpuinfo"), "processor")
+    end)
 
   test("that are no list, or lie in each other, are refused",
     function(backend)

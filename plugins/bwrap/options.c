@@ -63,21 +63,62 @@ void bwrap_own_dir(char out[PATH_MAX]) {
     *slash = '\0';
 }
 
-/* Somebody who could write there could write what runs outside. */
-static bool is_own(const pco_backend *b, const char *source) {
-  static const char *const beside[] = {"", "/../..",
-                                       "/../../../libexec/portico"};
-  char dir[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
+/* What runs on the host, from the directory of this plugin on.  Somebody who
+ * could write there could write what runs outside. */
+static const struct {
+  const char *path;
+  bool other_things; /* it is not only ours: what lies in it may be shown */
+  bool only_written; /* there is nothing to be learned from it */
+} own_places[] = {{"", false, false},
+                  {"/../..", true, false},
+                  {"/" BWRAP_AGENT_DIR, false, false},
+                  {"/" BWRAP_LUA_DIR, false, true},
+                  {"/" BWRAP_CORE_DIR, false, true},
+                  {"/" BWRAP_COMMAND, false, true}};
+
+/* Spells a path without links; with one as last component if it is `kept`. */
+static bool spell(const char *path, bool kept, char out[PATH_MAX]) {
+  char parent[PATH_MAX];
+  const char *name = strrchr(path, '/');
+  if (!kept)
+    return realpath(path, out);
+  snprintf(parent, sizeof parent, "%.*s", (int)(name - path), path);
+  if (!realpath(parent, out))
+    return false;
+  size_t len = strlen(out);
+  return snprintf(out + len, PATH_MAX - len, "%s", name) < PATH_MAX;
+}
+
+/* Who can replace a link to it has it too. */
+static bool is_place(size_t i, const char *source, bool kept) {
+  char dir[PATH_MAX], path[PATH_MAX + 128], real[PATH_MAX];
   bwrap_own_dir(dir);
-  for (size_t i = 0; *dir && i < sizeof beside / sizeof *beside; i++) {
-    snprintf(path, sizeof path, "%s%s", dir, beside[i]);
-    bool parts = i == 1; /* the library's directory has other things in it */
-    if (realpath(path, real) &&
-        (parts ? plugin_is_inside(real, source) : touches(source, real)))
+  snprintf(path, sizeof path, "%s%s", dir, own_places[i].path);
+  if (!*dir || !spell(path, kept, real))
+    return false;
+  return own_places[i].other_things ? plugin_is_inside(real, source)
+                                    : touches(source, real);
+}
+
+static bool is_own(const pco_backend *b, const char *source, bool read_only) {
+  char real[PATH_MAX];
+  for (size_t i = 0; i < sizeof own_places / sizeof *own_places; i++) {
+    if (read_only && own_places[i].only_written)
+      continue;
+    if (is_place(i, source, false) ||
+        (own_places[i].only_written && is_place(i, source, true)))
       return true;
   }
   return touches(source, b->cache) ||
          (realpath(b->cache, real) && touches(source, real));
+}
+
+/* The keeper puts the sandbox together there: what contains that would show all
+ * that is mounted once more, and writable. */
+static bool has_stage(const char *source) {
+  char real[PATH_MAX];
+  return plugin_is_inside(PCO_KEEPER_STAGE, source) ||
+         (realpath(PCO_KEEPER_STAGE, real) && plugin_is_inside(real, source));
 }
 
 static bool is_plain_path(const char *path) {
@@ -133,7 +174,13 @@ static int add_mount(bwrap_plan *p, const pco_backend *b, const pco_mount *m,
     err->path = m->source;
     return rc;
   }
-  if (is_own(b, real))
+  if (has_stage(real))
+    return plugin_fail(
+        err, UV_EACCES,
+        "mounts: the source %.300s is or contains " PCO_KEEPER_STAGE
+        ", where sandboxes are put together; choose what you need of it",
+        m->source);
+  if (is_own(b, real, m->flags & PCO_MOUNT_READ_ONLY))
     return plugin_fail(
         err, UV_EACCES,
         "mounts: the source %.300s is, contains or lies in a directory "
@@ -275,7 +322,7 @@ static int set_cwd(bwrap_plan *p, const char *cwd, pco_error *err) {
 static int set_image(bwrap_plan *p, const pco_backend *b, const char *image,
                      pco_error *err) {
   int rc = image ? bwrap_image_open(&p->image, image, err) : 0;
-  if (rc == 0 && p->image.path && is_own(b, p->image.path))
+  if (rc == 0 && p->image.path && is_own(b, p->image.path, true))
     rc = plugin_fail(
         err, UV_EACCES,
         "image %.300s is, contains or lies in a directory of Portico's "

@@ -3,8 +3,9 @@
  * The confined walk; see path.h.
  *
  * Links in /proc such as /proc/PID/cwd or /proc/PID/fd/N do not hold the text
- * that the kernel follows, and lead anywhere; they are refused.  /proc/self and
- * the others at the top of a procfs are ordinary.
+ * that the kernel follows, and lead anywhere; they are refused.  So are
+ * /proc/self and what leads there, and the directory itself: it is the agent's
+ * own, of which the agent may read and write more than any command.
  */
 #include "path.h"
 
@@ -12,13 +13,13 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define MAX_LINKS     40
-#define MAX_TEXT      (2 * PATH_MAX)
-#define PROC_ROOT_INO 1
+#define MAX_LINKS 40
+#define MAX_TEXT  (2 * PATH_MAX)
 
 typedef struct walk {
   pco_place *at;
@@ -137,21 +138,24 @@ static int put_before(walk *w, const char *head) {
 
 /* ---- steps -------------------------------------------------------------- */
 
-static bool is_magic(int dir, int link) {
+static bool is_in_proc(int fd) {
   struct statfs fs;
-  struct stat st;
-  if (fstatfs(link, &fs) != 0)
-    return true;
-  if (fs.f_type != PROC_SUPER_MAGIC)
-    return false;
-  return fstat(dir, &st) != 0 || st.st_ino != PROC_ROOT_INO;
+  return fstatfs(fd, &fs) != 0 || fs.f_type == PROC_SUPER_MAGIC;
+}
+
+/* Whether a directory is the agent's own in a procfs; the name says it first,
+ * which costs nothing. */
+static bool is_own_proc(int dir, const char *name) {
+  char *end;
+  long pid = strtol(name, &end, 10);
+  return pid == getpid() && !*end && is_in_proc(dir);
 }
 
 /* Walks the text of the link that w->at->fd is, in place of its name. */
 static int follow(walk *w) {
   char text[PATH_MAX];
   pco_place *at = w->at;
-  if (++w->links > MAX_LINKS || is_magic(pco_place_dir(at), at->fd))
+  if (++w->links > MAX_LINKS || is_in_proc(at->fd))
     return -ELOOP;
   ssize_t n = readlinkat(at->fd, "", text, sizeof text);
   if (n <= 0 || n == sizeof text)
@@ -171,6 +175,8 @@ static int look(pco_place *at, int flags) {
 /* Goes one component down: a directory, or a link to be walked. */
 static int step_down(walk *w) {
   pco_place *at = w->at;
+  if (is_own_proc(pco_place_dir(at), at->name))
+    return -EACCES;
   int fd = look(at, O_DIRECTORY);
   if (fd == -ENOENT && (w->flags & PCO_WALK_PARENTS)) {
     if (mkdirat(pco_place_dir(at), at->name, 0777) != 0 && errno != EEXIST)
