@@ -475,4 +475,29 @@ describe("a tree that is to be sealed", function()
   end)
 end)
 
+describe("what unpacks", function()
+  -- The agent's program with a "tar" that says how it is bounded.
+  backends.it(it, BWRAP, "is bounded in memory, processes and files", function()
+    local bin = dir .. "/bin"
+    lfs.mkdir(bin)
+    env.sh(("cp %s %s/agent && chmod 755 %s %s/agent"):format(
+      env.quoted(os.getenv("PORTICO_BUILD")
+      .. "/libexec/portico/portico-agent"), bin, dir, bin))
+    env.write(bin .. "/tar", "#!/bin/sh\ncat /proc/self/limits >&2\n")
+    env.sh("chmod 755 " .. bin .. "/tar")
+    local sb <close> = sync.sandbox({ mounts = {
+      { source = bin, target = "/bound" },
+    } })
+    local r = sb:exec({ "/bound/agent", "--unpack", "none", "0", "5000", "5" },
+      { input = "", env = { PATH = "/bound:/usr/bin:/bin" } })
+    assert.equal(0, r.code, r.stderr)
+    for name, bound in pairs({ ["Max processes"] = 64,
+      ["Max address space"] = 2 << 30, ["Max file size"] = 5000,
+      ["Max core file size"] = 0 }) do
+      local soft, hard = r.stderr:match(name .. "%s+(%S+)%s+(%S+)")
+      assert.same({ bound, bound }, { tonumber(soft), tonumber(hard) }, name)
+    end
+  end)
+end)
+
 it("hostile tars leave nothing behind", nothing_left)

@@ -490,5 +490,49 @@ describe("a cache", function()
   end
 end)
 
+-- The command that the README gives, on a cache.
+local function sweep(cache)
+  local readme = assert(env.read("plugins/bwrap/README.md"))
+  local command = assert(readme:match(
+    "runs this command %-%->\n```sh\n(.-)```"))
+  env.sh((command:gsub("CACHE", (env.quoted(cache):gsub("%%", "%%%%")))))
+end
+
+describe("a cache of images", function()
+  test("is swept by age since the last use", function(P)
+    local cache = new_cache()
+    local tars = {}
+    for i = 1, 2 do
+      tars[i] = dir .. "/aged" .. i .. ".tar"
+      env.write(tars[i], images.archive(images.with_root({
+        { name = "usr/which", data = tostring(i) },
+        { name = "usr/closed/", type = "5", mode = 365 },
+      })))
+    end
+    images.settle(tars[2])
+    local function use(i)
+      -- Nothing can run in it, but that it was made is enough.
+      local ok, err = pcall(create, P, tars[i], cache)
+      if ok then
+        err:close()
+      else
+        assert.falsy(tostring(err):find("image", 1, true), tostring(err))
+      end
+    end
+    use(1)
+    use(2)
+    assert_holds(cache, 2)
+    env.sh("touch -d '40 days ago' " .. cache .. "/images/*")
+    use(1)
+    sweep(cache)
+    local left = images.names(cache, "images")
+    assert.equal(1, #left)
+    assert.equal("1", env.read(("%s/images/%s/usr/which"):format(cache,
+      left[1])))
+    use(2) -- is unpacked again
+    assert_holds(cache, 2)
+  end)
+end)
+
 it("tars leave nothing behind", nothing_left)
 

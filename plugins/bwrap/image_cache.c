@@ -160,17 +160,20 @@ bool bwrap_cache_is_key(const char *text) {
          strspn(text, "0123456789abcdef") == BWRAP_KEY_SIZE - 1;
 }
 
-bool bwrap_cache_has(const bwrap_cache *c, const char *key) {
+bool bwrap_cache_use(const bwrap_cache *c, const char *key) {
   struct stat st;
-  return fstatat(c->images, key, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISDIR(st.st_mode);
+  if (fstatat(c->images, key, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISDIR(st.st_mode))
+    return false;
+  utimensat(c->images, key, NULL, AT_SYMLINK_NOFOLLOW);
+  return true;
 }
 
 bool bwrap_cache_find(const bwrap_cache *c, const char *mark,
                       char key[BWRAP_KEY_SIZE]) {
   ssize_t n = readlinkat(c->index, mark, key, BWRAP_KEY_SIZE - 1);
   key[n < 0 ? 0 : n] = '\0';
-  return bwrap_cache_is_key(key) && bwrap_cache_has(c, key);
+  return bwrap_cache_is_key(key) && bwrap_cache_use(c, key);
 }
 
 /* The lengths of what a mark begins with: device and number of the file. */

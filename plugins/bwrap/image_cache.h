@@ -2,11 +2,11 @@
 /*
  * Where images that were unpacked are kept.
  *
- *   images/KEY/     a root directory; KEY is the SHA-256 of the tar's bytes
- *   index/MARK      a link whose text is KEY: what a file was when it was read
- *   making/MARK/    one that is being unpacked; its maker holds a lock (flock)
- *                   on it as long as it lives, so what can be locked is left
- *                   over from somebody who was killed
+ *   images/KEY/     a root directory; KEY is the SHA-256 of the tar's bytes;
+ * its time of change is that of its last use index/MARK      a link whose text
+ * is KEY: what a file was when it was read making/MARK/    one that is being
+ * unpacked; its maker holds a lock (flock) on it as long as it lives, so what
+ * can be locked is left over from somebody who was killed
  *
  * All of it is this user's alone.  A directory that is not, or that somebody
  * else could have put in its place, is refused, and no link is followed on the
@@ -43,7 +43,9 @@ void bwrap_cache_mark(const struct stat *st, char out[BWRAP_MARK_SIZE]);
 /* Looks for the image of a mark: false, or true and its key. */
 bool bwrap_cache_find(const bwrap_cache *c, const char *mark,
                       char key[BWRAP_KEY_SIZE]);
-bool bwrap_cache_has(const bwrap_cache *c, const char *key);
+/* Whether there is an image of that key; from now on it counts as used, by its
+ * time of change. */
+bool bwrap_cache_use(const bwrap_cache *c, const char *key);
 bool bwrap_cache_is_key(const char *text);
 /* Remembers the key of a mark, and forgets older ones of the same file. */
 void bwrap_cache_remember(const bwrap_cache *c, const char *mark,

@@ -423,7 +423,7 @@ static void on_copied(unpack *u) {
     fail(u, UV_EBUSY, "image %.300s was changed while it was read", u->named);
   else if (rc < 0)
     fail_at(u, "reading its copy", rc);
-  else if (!bwrap_cache_has(&u->cache, u->key))
+  else if (!bwrap_cache_use(&u->cache, u->key))
     start_unpacking(u);
   else
     use(u);

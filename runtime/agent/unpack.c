@@ -23,7 +23,8 @@
 #include <unistd.h>
 
 /* More than any of these programs needs for a real image. */
-#define MAX_MEMORY (UINT64_C(2) << 30)
+#define MAX_MEMORY    (UINT64_C(2) << 30)
+#define MAX_PROCESSES 64 /* and threads: one of these programs may use some */
 
 /* What a sandbox has of its own, so the image's is never seen: most of all the
  * devices, which cannot be made here. */
@@ -266,6 +267,8 @@ static void set_limits(const unpack_options *o) {
   struct rlimit memory = {MAX_MEMORY, MAX_MEMORY};
   struct rlimit file = {o->bytes, o->bytes};
   struct rlimit core = {0, 0};
+  struct rlimit processes = {MAX_PROCESSES, MAX_PROCESSES};
+  setrlimit(RLIMIT_NPROC, &processes);
   setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_FSIZE, &file);
   setrlimit(RLIMIT_CORE, &core);
