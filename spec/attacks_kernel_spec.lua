@@ -10,6 +10,7 @@ local attacks = require("spec.support.attacks")
 local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local facades = require("spec.support.facades")
+local ids = require("spec.support.ids")
 local leaks = require("spec.support.leaks")
 local sync = require("portico.sync")
 
@@ -18,7 +19,6 @@ local REFUSED, THROUGH = attacks.REFUSED, attacks.THROUGH
 local directory = attacks.directory
 local weak_plugin = os.getenv("PORTICO_TEST_PLUGINS") .. "/portico-weak.so"
 local reason = backends.absence(backends.bwrap)
-local is_root = env.sh("id -u") == "0\n"
 
 -- ---- sandboxes --------------------------------------------------------------
 
@@ -109,7 +109,7 @@ end
 
 -- An attack that the kernel refuses as well if there are two uids.
 local function pair_of_one_uid(words, weaken)
-  if not is_root then
+  if not ids.two then
     return pair(words, weaken)
   end
   local name = table.concat(words, " ")
@@ -224,7 +224,7 @@ describe("attack: files", function()
   end)
 
   local name = "a lease on a file of a mount holds up without fcntl"
-  if is_root then
+  if ids.two then
     skip(name, "with two uids the kernel refuses it too")
   else
     test(name, function()
@@ -489,7 +489,7 @@ describe("attack: sockets of the host:", function()
       } })
       local code, text = attack(sandbox, { "reach", "path", path })
       -- The directory is its owner's alone, who is somebody else inside.
-      assert.equal(is_root and REFUSED or THROUGH, code, text)
+      assert.equal(ids.two and REFUSED or THROUGH, code, text)
     end)
 end)
 
