@@ -129,5 +129,37 @@ describe("errors that lose their cause:", function()
       assert.equal("ENOENT", err.code)
     end)
 
+  -- What an ExitError says of how a command ended, both when it is asked to be
+  -- raised and when its Result is checked.
+  on_each(it, "an ExitError has the last line of stderr", function(_, sb)
+    local function says(expected, command)
+      local function strip(err)
+        return err.message:match("^.-the command (.*)$")
+      end
+      assert.equal(expected, strip(raises("ExitError", sb.exec, sb, command,
+        { check = true })))
+      local result = sb:exec(command)
+      assert.equal(expected, strip(raises("ExitError", result.check, result)))
+    end
+    says("exited with code 3: last", "echo first >&2; echo last >&2; exit 3")
+    says("exited with code 3", "echo out; exit 3")
+    says("exited with code 1: no end",
+      "printf 'a\\n\\nno end\\n \\n' >&2; exit 1")
+    says("exited with code 1: 100%: full",
+      "printf '5%%\\r100%%: full' >&2; exit 1")
+    says("was ended by SIGTERM: bye", "echo bye >&2; kill -TERM $$")
+    says("exited with code 1: \\x1B[2J\\xFFä\\xE2\\x80\\xAE\\x00.",
+      "printf '\\033[2J\\377\\303\\244\\342\\200\\256\\0.' >&2; "
+      .. "exit 1")
+    says("exited with code 1: " .. ("x"):rep(200),
+      "printf '%0200d' 0 | tr 0 x >&2; exit 1")
+    says("exited with code 1: " .. ("x"):rep(197) .. "...",
+      "printf '%0201d' 0 | tr 0 x >&2; exit 1")
+    says("exited with code 1: " .. ("ä"):rep(98) .. "...",
+      "printf '%0201d' 0 | sed 's/0/ä/g' >&2; exit 1")
+    says("exited with code 1: end",
+      "head -c 20000000 /dev/zero >&2; echo >&2; echo end >&2; exit 1")
+  end)
+
   it("leave nothing behind", nothing_left)
 end)

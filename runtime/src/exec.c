@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exit_error.h"
 #include "lua_result.h"
 #include "wire.h"
 
@@ -170,16 +171,15 @@ pco__error *pco__result_error(const pco__result *r, const pco__process *p,
     return loss;
   if (!check || (x->code == 0 && !x->signal))
     return NULL;
-  if (x->oom || x->reason == PCO_REASON_OOM)
-    return pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, about,
-                          "the command ran out of memory: the kernel ended it "
-                          "by SIGKILL (limits.memory)");
-  if (x->signal)
-    return pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, about,
-                          "the command was ended by %s",
-                          pco__signal_name(x->signal));
-  return pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, about,
-                        "the command exited with code %d", x->code);
+  const pco__exit_words words = {
+      .path = about,
+      .code = x->code,
+      .signal = x->signal ? pco__signal_name(x->signal) : NULL,
+      .oom = x->oom || x->reason == PCO_REASON_OOM,
+      .err = r->out[PCO__STDERR].data,
+      .len = r->out[PCO__STDERR].len,
+  };
+  return pco__exit_error(&words);
 }
 
 static pco__error *take_input_error(pco__exec *e) {

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "exit_error.h"
 #include "lua_args.h"
 #include "lua_error.h"
 #include "lua_state.h"
@@ -143,14 +144,14 @@ static int result_check(lua_State *L) {
   }
   lua_getfield(L, 1, "signal");
   lua_getfield(L, 1, "code");
-  pco__error *err;
-  if (lua_isstring(L, 3))
-    err = pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, NULL,
-                         "the command was ended by %s", lua_tostring(L, 3));
-  else
-    err = pco__error_new(PCO_EEXIT, PCO_SOURCE_HOST, NULL,
-                         "the command exited with code %d",
-                         (int)lua_tointeger(L, 4));
+  lua_getfield(L, 1, "reason");
+  lua_getfield(L, 1, "stderr");
+  const char *reason = lua_tostring(L, 5);
+  pco__exit_words words = {.code = (int)lua_tointeger(L, 4),
+                           .signal = lua_tostring(L, 3),
+                           .oom = reason && strcmp(reason, "oom") == 0};
+  words.err = lua_tolstring(L, 6, &words.len);
+  pco__error *err = pco__exit_error(&words);
   pco__push_error(L, err, "result.check");
   lua_pushvalue(L, 1);
   lua_setfield(L, -2, "result");
