@@ -16,6 +16,7 @@
 #include "departed.h"
 #include "fields.h"
 #include "process.h"
+#include "runtime.h"
 
 #define DEATH_NS UINT64_C(2000000000) /* for a plugin to say why */
 
@@ -33,6 +34,7 @@ struct pco__sandbox_calls {
   pco__error *why_dead; /* of the link, until the plugin was asked */
   pco__error *told;     /* what the plugin said then */
   bool destroying;      /* the plugin's destroy() runs */
+  pco__error *left;     /* of a dead one: what its destroy() left behind */
 };
 
 /* ---- references and fields ----------------------------------------------- */
@@ -58,6 +60,8 @@ void pco__sandbox_unref(pco__sandbox *sb) {
   free(sb->cwd);
   free_labels(sb);
   pco__error_free(sb->death);
+  if (sb->calls)
+    pco__error_free(sb->calls->left);
   pco__backend_unref(sb->backend);
   free(sb->calls);
   free(sb);
@@ -155,6 +159,15 @@ static void complete_create(pco__sandbox *sb, pco__error *err) {
   pco__op_complete(op, err);
 }
 
+/* Nobody waits for what the plugin could not end; takes err. */
+static void log_left(pco__sandbox *sb, pco__error *err) {
+  if (err)
+    pco__log_write(&sb->loop->runtime->log, PCO_LOG_WARNING,
+                   "the end of the sandbox %s: %s", sb->id ? sb->id : "?",
+                   err->message ? err->message : pco__code_text(err->code));
+  pco__error_free(err);
+}
+
 static void on_destroyed(pco_op *op, pco__error *err) {
   struct pco__sandbox_calls *c =
       PCO_CONTAINER(op, struct pco__sandbox_calls, destroy);
@@ -163,8 +176,12 @@ static void on_destroyed(pco_op *op, pco__error *err) {
   c->destroying = false;
   sb->plugin = NULL;
   if (sb->state == PCO__SANDBOX_DEAD) { /* close() is still to come */
-    pco__error_free(err);
+    c->left = err;
     return;
+  }
+  if (!err) {
+    err = c->left;
+    c->left = NULL;
   }
   sb->state = PCO__SANDBOX_CLOSED;
   if (sb->create_op) {
@@ -180,7 +197,7 @@ static void on_destroyed(pco_op *op, pco__error *err) {
     pco__op_complete(PCO_CONTAINER(n, pco__op, owner_node), err);
     err = NULL;
   }
-  pco__error_free(err);
+  log_left(sb, err);
   pco__list_remove(&sb->node);
   pco__backend_sandbox_gone(b);
   pco__sandbox_unref(sb);
@@ -244,7 +261,7 @@ void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
 /* ---- an agent that ended by itself --------------------------------------- */
 
 /* What is left of the sandbox ends now, whatever its agent thinks: it may hang,
- * or lie.  What goes wrong in that is told by nobody; close() has no plugin's
+ * or lie.  What goes wrong in that is told by close(), which has no plugin's
  * sandbox any more. */
 static void die(pco__sandbox *sb, pco__error *cause) {
   if (sb->state != PCO__SANDBOX_RUNNING) {

@@ -84,11 +84,16 @@ void forged_create_now(box *b) {
   b->fd = last_peer;
 }
 
+int forged_leaves;
+
 static int forged_destroy(pco_sandbox *s, pco_op *op) {
   const pco_host *host = s->host;
   free(s);
   forged_live--;
-  host->complete(host, op, NULL);
+  if (forged_leaves)
+    pco_fail(host, op, forged_leaves, PCO_SOURCE_PLUGIN, "left over");
+  else
+    host->complete(host, op, NULL);
   return 0;
 }
 

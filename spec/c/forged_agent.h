@@ -27,6 +27,8 @@ extern atomic_int forged_live;
 /* With this set, create() leaves its op open and cannot be cancelled;
  * forged_create_now() completes the last one. */
 extern bool forged_holds;
+/* What destroy() fails with, or 0. */
+extern int forged_leaves;
 
 void world_open(void);
 /* The same with the loop on a portal's thread. */

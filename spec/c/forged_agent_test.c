@@ -975,6 +975,30 @@ static void test_hang_up_closing(void) {
   case_end("the stream ends while the sandbox is closed");
 }
 
+/* What the plugin could not end is told by the close, once. */
+static void test_hang_up_leaving(void) {
+  request r;
+  ask(&r, RUN, -1);
+  forged_leaves = PCO_EBACKEND;
+  box_hang_up(r.b);
+  check_op(r.op, PCO_EGONE);
+  forged_leaves = 0;
+  for (int i = 0; i < 2; i++) {
+    pco__op *close =
+        pco__op_new(&pco__sandbox_close_class, sizeof(pco__backend_op), loop);
+    pco__sandbox_ref(r.b->sb);
+    PCO_CONTAINER(close, pco__backend_op, op)->sandbox = r.b->sb;
+    submit(close, -1);
+    check_op(close, i == 0 ? PCO_EBACKEND : 0);
+    if (i == 0)
+      MUST(strcmp(close->error->message, "left over") == 0);
+    end_op(close, i == 0 ? PCO_EBACKEND : 0);
+  }
+  box_end(r.b);
+  end_op(r.op, PCO_EGONE);
+  case_end("the stream ends, and the plugin leaves something behind");
+}
+
 /* ---- creation ------------------------------------------------------------ */
 
 static void test_hello_never(bool cancel, const char *name) {
@@ -1072,6 +1096,7 @@ static void test_ends(void) {
   test_hang_up_write(false, "the stream ends in a big write");
   test_hang_up_write(true, "a big write is refused, then the stream ends");
   test_hang_up_closing();
+  test_hang_up_leaving();
 }
 
 int main(void) {
