@@ -337,6 +337,60 @@ describe("an unpacking that is not waited for", function()
     assert_holds(cache, 0, 0)
   end)
 
+  -- By the backend that makes it, and by another one.
+  for _, whose in ipairs({ "its own", "another" }) do
+    test_in(1, "is ended and removed: by id, of " .. whose .. " backend",
+      function(P)
+        local cache = new_cache()
+        local backend <close> = P.open("bwrap", { cache = cache })
+        local other <close> = P.open("bwrap")
+        local ok, err
+        task.all({
+          function()
+            ok, err = pcall(backend.create, backend,
+              { image = dir .. "/slow", name = "ended-by-id" })
+          end,
+          function()
+            P.sleep(0.3)
+            local ending = whose == "another" and other or backend
+            assert.is_true(ending:destroy("ended-by-id"))
+            assert.is_false(ending:destroy("ended-by-id"))
+          end,
+        })
+        assert.is_false(ok)
+        assert.is_true(require("portico.errors").is(err, "ConnectionError"),
+          tostring(err))
+        assert.truthy(err.message:find("by its id", 1, true), err.message)
+        assert_holds(cache, 0, 0)
+      end)
+  end
+
+  -- The sync facade makes it on a thread of its own.
+  test_in(1, "is ended and removed: by id, from another thread", function(P)
+    local cache = new_cache()
+    local sync = require("portico.sync")
+    local other <close> = sync.open("bwrap", nil, { allow_in_tasks = true })
+    local ok, err
+    task.all({
+      function()
+        ok, err = pcall(create, P, dir .. "/slow", cache,
+          { name = "ended-by-id" })
+      end,
+      function()
+        P.sleep(0.3)
+        -- It blocks this thread, on which the sandbox is made: it must not wait
+        -- for it without an end.
+        local done, why = pcall(other.destroy, other, "ended-by-id",
+          { timeout = 1 })
+        assert.is_false(done)
+        assert.equal("PCO_ECALLTIMEOUT", why.code)
+      end,
+    })
+    assert.is_false(ok)
+    assert.truthy(err.message:find("by its id", 1, true), err.message)
+    assert_holds(cache, 0, 0)
+  end)
+
   test_in(1, "leaves the loop to others meanwhile", function(P)
     local cache = new_cache()
     task.all({

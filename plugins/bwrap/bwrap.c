@@ -121,68 +121,7 @@ static int bwrap_cause_of_death(pco_sandbox *s, pco_op *op) {
   return 0;
 }
 
-/* ---- by id, from any loop ----------------------------------------------- */
-
-typedef struct id_end {
-  plugin_wait wait;
-  pco_backend *backend;
-  pco_op *op;
-  int pidfd;
-  bool killed;
-} id_end;
-
-static void on_id_ended(plugin_wait *w, bool ended) {
-  id_end *e = BWRAP_CONTAINER(w, id_end, wait);
-  pco_backend *b = e->backend;
-  if (!ended && !e->killed) {
-    e->killed = true;
-    plugin_kill(e->pidfd, SIGKILL);
-    plugin_wait_start(&e->wait, b->host->loop, e->pidfd, 5000, on_id_ended);
-    return;
-  }
-  if (ended)
-    b->host->complete(b->host, e->op, NULL);
-  else
-    pco_fail(b->host, e->op, PCO_EBACKEND, PCO_SOURCE_PLUGIN,
-             "the sandbox's keeper does not die from SIGKILL");
-  close(e->pidfd);
-  free(e);
-  b->work--;
-  bwrap_settle(b);
-}
-
-/* Orders the end of a sandbox of any instance: 1 and a pidfd of its keeper, 0
- * if there is none of that id, or a negative code.  Its owner finds it dead. */
-static int order_end(const char *id, int *pidfd) {
-  int rc = 0;
-  plugin_entry *e = plugin_table_lock_find(&bwrap_table, id);
-  if (e && e->pidfd < 0) {
-    rc = UV_EBUSY;
-  } else if (e) {
-    *pidfd = fcntl(e->pidfd, F_DUPFD_CLOEXEC, 3);
-    rc = *pidfd < 0 ? -errno : 1;
-    e->doomed = rc > 0;
-    if (rc > 0)
-      bwrap_keeper_order_end(((pco_sandbox *)e)->keeper.control, 0);
-  }
-  plugin_table_unlock(&bwrap_table);
-  return rc;
-}
-
-static int bwrap_destroy_id(pco_backend *b, const char *id, pco_op *op) {
-  id_end *e = calloc(1, sizeof *e);
-  int rc = e ? order_end(id, &e->pidfd) : UV_ENOMEM;
-  if (rc > 0) {
-    e->backend = b;
-    e->op = op;
-    b->work++;
-    plugin_wait_start(&e->wait, b->host->loop, e->pidfd, 20000, on_id_ended);
-    return 0;
-  }
-  free(e);
-  plugin_fail_end(b->host, op, id, rc);
-  return 0;
-}
+/* ---- list ---------------------------------------------------------------- */
 
 static int bwrap_list(pco_backend *b, pco_op *op) {
   plugin_table_list(&bwrap_table, b->host, op);
@@ -292,7 +231,7 @@ static int bwrap_open(const pco_host *host, const pco_pair *settings, size_t n,
 }
 
 void bwrap_settle(pco_backend *b) {
-  if (!b->closing || b->work)
+  if (!b->closing || b->work || atomic_load(&b->orders) > 0)
     return;
   const pco_host *host = b->host;
   pco_op *op = b->closing;

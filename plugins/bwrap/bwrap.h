@@ -3,7 +3,8 @@
  * The bwrap backend: sandboxes that untrusted code cannot leave, made by
  * bubblewrap.  README.md says what is promised.
  *
- *   bwrap.c    the entry, backends, the ends of sandboxes, list and destroy_id
+ *   bwrap.c    the entry, backends, the ends of sandboxes, list
+ *   by_id.c    the end of a sandbox that another loop asks for
  *   options.c  what create() is asked for, checked: a bwrap_plan
  *   ids.c      which ids of the host sandboxes may have
  *   profile.c  from a plan to the words of the keeper and of bubblewrap
@@ -24,6 +25,7 @@
 #define BWRAP_BWRAP_H
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <uv.h>
 
@@ -79,8 +81,9 @@ struct pco_backend {
   bwrap_uids uids;
   pco_sandbox *sandboxes; /* by ->next */
   struct bwrap_unpack *unpacks;
-  unsigned work;   /* ends and other processes that run */
-  pco_op *closing; /* the op of close(), or NULL */
+  unsigned work;      /* ends and other processes that run */
+  atomic_uint orders; /* of other loops, that were posted here */
+  pco_op *closing;    /* the op of close(), or NULL */
 };
 
 /* ---- options.c ---- */
@@ -191,6 +194,15 @@ void bwrap_limits_reason(const pco_keeper_report *r, const char *what,
 int bwrap_create(pco_backend *b, const pco_create_opts *o, pco_op *op);
 /* Frees s; it is in no list and its keeper has ended. */
 void bwrap_sandbox_free(pco_sandbox *s);
+
+/* Ends one by order of another loop: if it is still being made its creation
+ * fails, else its owner finds it dead. */
+void bwrap_sandbox_doom(pco_sandbox *s);
+
+/* ---- by_id.c ---- */
+
+/* As destroy_id() of the ABI. */
+int bwrap_destroy_id(pco_backend *b, const char *id, pco_op *op);
 
 /* ---- failure.c ---- */
 

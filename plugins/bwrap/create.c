@@ -106,6 +106,17 @@ static void cancel(void *arg) {
   fail(s, &err);
 }
 
+void bwrap_sandbox_doom(pco_sandbox *s) {
+  char room[PCO_MESSAGE_MAX];
+  pco_error err = pco_error_in(room, sizeof room);
+  if (!s->creating) {
+    bwrap_keeper_order_end(s->keeper.control, 0);
+    return;
+  }
+  plugin_fail(&err, PCO_EGONE, "it was ended by its id while it was made");
+  fail(s, &err);
+}
+
 /* ---- create ------------------------------------------------------------- */
 
 static int check_places(const bwrap_plan *p, pco_error *err) {

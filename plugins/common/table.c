@@ -108,6 +108,15 @@ plugin_entry *plugin_table_lock_find(plugin_table *t, const char *id) {
   return find(t, id);
 }
 
+plugin_entry *plugin_table_lock_doomed(plugin_table *t, const plugin_entry *e,
+                                       const char *id) {
+  pthread_mutex_lock(&t->lock);
+  plugin_entry *at = t->first;
+  while (at && (at != e || !at->doomed || strcmp(at->id, id) != 0))
+    at = at->next;
+  return at;
+}
+
 void plugin_table_unlock(plugin_table *t) {
   pthread_mutex_unlock(&t->lock);
 }

@@ -53,6 +53,9 @@ void plugin_table_set_pidfd(plugin_table *t, plugin_entry *e, int pidfd);
  * until plugin_table_unlock() in both cases.  [any] */
 plugin_entry *plugin_table_lock_find(plugin_table *t, const char *id);
 void plugin_table_unlock(plugin_table *t);
+/* The same for an entry that is doomed, if it is still the one of that id. */
+plugin_entry *plugin_table_lock_doomed(plugin_table *t, const plugin_entry *e,
+                                       const char *id);
 /* Fails a destroy_id(): 0 means that there is none of that id, UV_EBUSY that it
  * is still being made.  [loop] */
 void plugin_fail_end(const pco_host *host, pco_op *op, const char *id, int rc);
