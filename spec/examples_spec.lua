@@ -64,7 +64,7 @@ local OTHER_BACKEND = [[
 ]]
 
 -- What is about isolation has tests of its own.
-local OWN_TESTS = { strangers_script = true }
+local OWN_TESTS = { strangers_script = true, limits_and_mounts = true }
 
 -- Runs a program with an example; returns stdout, stderr and exit code.
 local function run(program, path, init)
@@ -139,6 +139,18 @@ describe("the example", function()
       assert.same({ "ok", "lo" }, found["calls home"])
     end)
 
+  backends.it(it, backends.bwrap, "limits_and_mounts tells ends apart",
+    function()
+      local output, problems, code = run("lua5.4",
+        "examples/limits_and_mounts.lua")
+      assert.same({ "", 0 }, { problems, code })
+      local level = output:match("^memory:\t(%a+)\t")
+      assert.truthy(level == "native" or level == "emulated", output)
+      assert.equal("reads:\texit 0\nwrites:\texit 1\ngrows:\t"
+        .. (level == "native" and "oom" or "exit 1") .. "\nhangs:\ttimeout\n",
+        output:match("\n(.*)$"))
+    end)
+
   it("has a test, each of them", function()
     for file in lfs.dir("examples") do
       local name = file:match("^(.*)%.lua$")
@@ -147,9 +159,10 @@ describe("the example", function()
     end
   end)
 
-  it("is in the README as it is, for the quick start", function()
+  it("is in the README as it is, where it is shown", function()
     local readme = assert(env.read("README.md"), "README.md")
-    for _, name in ipairs({ "quickstart_async", "quickstart_sync" }) do
+    for _, name in ipairs({ "quickstart_async", "quickstart_sync",
+      "limits_and_mounts" }) do
       local text = env.read("examples/" .. name .. ".lua")
       assert.truthy(readme:find(text, 1, true), name)
     end

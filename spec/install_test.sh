@@ -84,6 +84,21 @@ pkg_config_follows() {
   [ "$(realpath "$dir")" = "$(realpath "$plugin_dir")" ]
 }
 
+# Links between the documents, which lie in folders as in the sources.
+links_lead_somewhere() {
+  docs=$(dirname "$(find "$prefix" -name CHANGELOG.md)")
+  find "$docs" -name '*.md' >"$work/documents"
+  [ -s "$work/documents" ] || return 1
+  while read -r document; do
+    grep -o '](\([^)#]*\))' "$document" | sed 's/^](//; s/)$//' |
+      grep -v '^[a-z]*:' | while read -r link; do
+        [ -e "$(dirname "$document")/$link" ] || echo "$document: $link"
+      done
+  done <"$work/documents" >"$work/dangling"
+  cat "$work/dangling"
+  [ ! -s "$work/dangling" ]
+}
+
 open_template() {
   plain_lua -e "local P = require 'portico.sync'
     local backend <close> = P.open('$work/portico-template.so')
@@ -114,6 +129,7 @@ check "a plugin exports its entry only" one_symbol
 check "the library exports pco_ only" only_pco_symbols
 check "the library lacks nothing of its own" lacks_only_lua
 check "nothing points at the build tree" no_path_of_the_build
+check "links in the documents lead somewhere" links_lead_somewhere
 check "pkg-config finds the moved prefix" pkg_config_follows
 check "the template plugin builds against the installed header" build_template
 check "and opens by its path" open_template
