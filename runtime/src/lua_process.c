@@ -8,6 +8,7 @@
 #include "lua_error.h"
 #include "lua_table.h"
 #include "lua_wait.h"
+#include "pipes.h"
 #include "process_ops.h"
 #include "wait_for.h"
 
@@ -186,6 +187,23 @@ static int process_resize(lua_State *L) {
   return pco__await(L, 2);
 }
 
+/* ---- pipes --------------------------------------------------------------- */
+
+/* core.process_pipes(self): our ends of stdin, stdout and stderr, -1 for none,
+ * as numbers that the caller must close.  Not of the facades: for programs. */
+static int process_pipes(lua_State *L) {
+  pco__handle *h = pco__open_self(L, PCO__PROCESS, "process.pipes");
+  lua_settop(L, 1);
+  pco__op *op =
+      pco__new_op(L, &pco__pipes_class, sizeof(pco__pipes_op), h->loop);
+  pco__pipes_op *o = PCO_CONTAINER(op, pco__pipes_op, op);
+  for (int i = 0; i < 3; i++)
+    o->fds[i] = -1;
+  pco__process_ref(h->process);
+  o->process = h->process;
+  return pco__await(L, 2);
+}
+
 /* ---- waiting ------------------------------------------------------------- */
 
 static int process_wait(lua_State *L) {
@@ -263,6 +281,7 @@ const pco__core_function pco__process_functions[] = {
     {"process_write", process_write},
     {"process_close_stdin", process_close_stdin},
     {"process_resize", process_resize},
+    {"process_pipes", process_pipes},
     {"process_wait", process_wait},
     {"process_poll", process_poll},
     {"process_wait_for", pco__process_wait_for},

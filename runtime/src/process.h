@@ -99,6 +99,9 @@ typedef struct pco__process_driver {
                  pco__op *op);
   /* With a terminal: what runs on it is told that it is gone. */
   void (*hang_up)(struct pco__process *p);
+  /* Lets go of our end of stdin, which the caller owns then; -1 if it is no
+   * pipe.  Optional. */
+  int (*take_stdin)(struct pco__process *p);
   /* The end: frees what the driver holds. */
   void (*release)(struct pco__process *p);
 } pco__process_driver;

@@ -503,15 +503,22 @@ static void on_writable(pco__watch *watch, int status) {
   pco__process_unref(p);
 }
 
-static void agent_close_stdin(pco__process *p) {
+static int agent_take_stdin(pco__process *p) {
   pco__agent_process *a = p->agent;
-  if (a->relay)
-    pco__relay_close_input(a->relay);
-  if (a->in_fd < 0)
-    return;
-  pco__watch_close(&a->in_watch);
-  close(a->in_fd);
+  int fd = a->in_fd;
+  if (fd >= 0)
+    pco__watch_close(&a->in_watch);
   a->in_fd = -1;
+  p->stdin_open = false;
+  return fd;
+}
+
+static void agent_close_stdin(pco__process *p) {
+  if (p->agent->relay)
+    pco__relay_close_input(p->agent->relay);
+  int fd = agent_take_stdin(p);
+  if (fd >= 0)
+    close(fd);
 }
 
 static void agent_hang_up(pco__process *p) {
@@ -551,5 +558,6 @@ const pco__process_driver pco__process_agent_driver = {
     .close_stdin = agent_close_stdin,
     .resize = agent_resize,
     .hang_up = agent_hang_up,
+    .take_stdin = agent_take_stdin,
     .release = agent_release,
 };

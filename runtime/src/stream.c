@@ -26,12 +26,24 @@ void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index) {
   s->fd = -1;
 }
 
-static void close_fd(pco__stream *s) {
-  if (s->fd < 0)
-    return;
-  pco__watch_close(&s->watch);
-  close(s->fd);
+static int let_go(pco__stream *s) {
+  int fd = s->fd;
+  if (fd >= 0)
+    pco__watch_close(&s->watch);
   s->fd = -1;
+  return fd;
+}
+
+int pco__stream_take(pco__stream *s) {
+  s->open = false;
+  s->flowing = false;
+  return let_go(s);
+}
+
+static void close_fd(pco__stream *s) {
+  int fd = let_go(s);
+  if (fd >= 0)
+    close(fd);
 }
 
 void pco__stream_close(pco__stream *s, bool held) {

@@ -41,6 +41,9 @@ void pco__stream_flow(pco__stream *s, bool on);
 void pco__stream_pump(pco__stream *s);
 /* Ends it though somebody holds it, after what lies there now. */
 void pco__stream_give_up(pco__stream *s);
+/* Ends it and gives its pipe's end, which the caller owns then; -1: it has
+ * none. */
+int pco__stream_take(pco__stream *s);
 /* Ends it: by its own end, or (held) because somebody holds it. */
 void pco__stream_close(pco__stream *s, bool held);
 /* Ends it before its end because of an error: what is missing is told. */

@@ -38,6 +38,7 @@ local native = {}
 ---@field process_lines fun(self: table, options: table?): table
 ---@field process_write fun(self: table, data: string, options: table?)
 ---@field process_close_stdin fun(self: table, options: table?)
+---@field process_pipes fun(self: table): integer, integer, integer descriptors
 ---@field process_wait fun(self: table, options: table?): table
 ---@field process_poll fun(self: table): table?
 ---@field process_wait_for fun(self: table, condition: table, options: table?): any
