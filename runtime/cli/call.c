@@ -28,10 +28,10 @@ int __sigaction(int, const struct sigaction *, struct sigaction *);
 #  define sigaction(signo, action, old) __sigaction(signo, action, old)
 #endif
 
-static void set_handler(void (*handler)(int)) {
+void cli_set_handler(int signo, void (*handler)(int)) {
   struct sigaction action = {.sa_handler = handler};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
+  sigaction(signo, &action, NULL);
 }
 
 static void raise_interrupt(lua_State *L, lua_Debug *ar) {
@@ -48,7 +48,7 @@ static void on_interrupt(int signo) {
   (void)signo;
   lua_Hook pending = lua_gethook(script_state);
   if (pending == raise_again) {
-    set_handler(SIG_DFL);
+    cli_set_handler(SIGINT, SIG_DFL);
     raise(SIGINT); /* delivered when this handler returns */
   }
   lua_sethook(script_state,
@@ -65,10 +65,10 @@ int cli_call(lua_State *L, int nargs) {
   sigaction(SIGINT, NULL, &before);
   /* A shell starts background jobs with SIGINT ignored; leave it so. */
   if (before.sa_handler != SIG_IGN)
-    set_handler(on_interrupt);
+    cli_set_handler(SIGINT, on_interrupt);
   int status = lua_pcall(L, nargs, 0, base);
   if (before.sa_handler != SIG_IGN)
-    set_handler(SIG_DFL);
+    cli_set_handler(SIGINT, SIG_DFL);
   lua_sethook(L, NULL, 0, 0);
   lua_remove(L, base);
   return status;

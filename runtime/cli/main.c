@@ -3,9 +3,10 @@
  * portico: runs a Lua script that has Portico's modules at hand.
  *
  * It is lua5.4 without the options that nobody puts into a script, and with
- * three things more: it finds Portico's modules beside itself, wherever its
- * prefix was moved; it says what to do about an error (report.c); and it
- * closes the state at the end, so that sandboxes are closed.
+ * some things more: it runs single commands (exec.c); it finds Portico's
+ * modules beside itself, wherever its prefix was moved; it says what to do
+ * about an error (report.c); and it closes the state at the end, so that
+ * sandboxes are closed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,16 +22,18 @@
 static const char usage_text[] =
     "usage: portico SCRIPT [ARGUMENT...]   run a Lua script; - is stdin\n"
     "       portico -e CODE [ARGUMENT...]  run CODE\n"
+    "       portico exec [OPTION...] -- COMMAND...\n"
+    "                                      run a command in a sandbox\n"
     "       portico backends               list the backends that are here\n"
+    "       portico help exec              the options of exec\n"
     "       portico --version\n"
     "       portico --help\n";
 
 static const char help_text[] =
     "\n"
     "A script gets its arguments as `...` and in the table `arg`.  Without\n"
-    "arguments the script is read from stdin.  A script called \"backends\" "
-    "is\n"
-    "run as ./backends; -- ends the options.\n"
+    "arguments the script is read from stdin.  A script called like a word\n"
+    "above, \"exec\", is run as ./exec; -- ends the options.\n"
     "\n"
     "Environment: LUA_PATH, LUA_CPATH as for lua5.4; PORTICO_PLUGIN_PATH, a\n"
     "list of further directories of plugins, separated by colons.\n"
@@ -40,11 +43,12 @@ static const char help_text[] =
     "  1    it could not be loaded, or ended with an error\n"
     "  2    wrong usage\n"
     "  130  Ctrl-C\n"
-    "  others: what the script gave to os.exit\n";
+    "  others: what the script gave to os.exit\n"
+    "Those of exec are the command's own; see portico help exec.\n";
 
 /* What the command line asks for. */
 struct request {
-  enum { RUN_FILE, RUN_CODE, RUN_BACKENDS } what;
+  enum { RUN_FILE, RUN_CODE, RUN_BACKENDS, RUN_EXEC } what;
   const char *text; /* file name (NULL: stdin), or code */
   char **args;      /* the script's own, up to a NULL */
   const char *name; /* arg[0] */
@@ -85,6 +89,8 @@ static int load_chunk(lua_State *L, const struct request *req) {
     return luaL_loadbuffer(L, req->text, strlen(req->text), "=(command line)");
   case RUN_BACKENDS:
     return luaL_loadstring(L, backends_code);
+  case RUN_EXEC: /* not here: see cli_exec */
+    break;
   }
   return LUA_ERRERR;
 }
@@ -95,6 +101,10 @@ static int protected_main(lua_State *L) {
   luaL_checkversion(L);
   luaL_openlibs(L);
   cli_set_paths(L);
+  if (req->what == RUN_EXEC) {
+    lua_pushinteger(L, cli_exec(L, req->args));
+    return 1;
+  }
   /* A sandbox that was left open says so by a warning. */
   lua_warning(L, "@on", 0);
   int status = load_chunk(L, req);
@@ -115,11 +125,13 @@ static int run(const struct request *req) {
   lua_pushlightuserdata(L, (void *)req);
   int status = lua_pcall(L, 1, 1, 1);
   int code = status == LUA_OK ? (int)lua_tointeger(L, -1) : cli_report(L);
+  if (status != LUA_OK && req->what == RUN_EXEC)
+    code = EXIT_EXEC;
   lua_close(L);
   /* A script whose output could not be written has not done its work. */
   if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_OK) {
     fputs("portico: cannot write to stdout\n", stderr);
-    code = EXIT_SCRIPT;
+    code = req->what == RUN_EXEC ? EXIT_EXEC : EXIT_SCRIPT;
   }
   return code;
 }
@@ -131,6 +143,24 @@ static int usage_error(const char *problem, const char *what) {
 
 static bool is(const char *argument, const char *name) {
   return strcmp(argument, name) == 0;
+}
+
+static int print_help(void) {
+  fputs(usage_text, stdout);
+  fputs(help_text, stdout);
+  return fflush(stdout) == 0 ? EXIT_OK : EXIT_SCRIPT;
+}
+
+/* portico help [exec] */
+static int help(char **topics) {
+  static char option[] = "--help";
+  char *exec_help[] = {option, NULL};
+  if (topics[0] == NULL)
+    return print_help();
+  if (!is(topics[0], "exec") || topics[1] != NULL)
+    return usage_error("there is only help for exec", topics[0]);
+  struct request req = {RUN_EXEC, NULL, exec_help, "exec"};
+  return run(&req);
 }
 
 int main(int argc, char **argv) {
@@ -146,11 +176,8 @@ int main(int argc, char **argv) {
   }
   const char *first = argv[1];
   char **rest = argv + 2; /* argv ends with a NULL */
-  if (is(first, "--help") || is(first, "-h")) {
-    fputs(usage_text, stdout);
-    fputs(help_text, stdout);
-    return fflush(stdout) == 0 ? EXIT_OK : EXIT_SCRIPT;
-  }
+  if (is(first, "--help") || is(first, "-h"))
+    return print_help();
   if (is(first, "--version") || is(first, "-v")) {
     printf("portico %s (%s)\n", PCO_VERSION, LUA_RELEASE);
     return fflush(stdout) == 0 ? EXIT_OK : EXIT_SCRIPT;
@@ -161,6 +188,12 @@ int main(int argc, char **argv) {
     req = (struct request){RUN_BACKENDS, NULL, rest, "backends"};
     return run(&req);
   }
+  if (is(first, "exec")) {
+    req = (struct request){RUN_EXEC, NULL, rest, "exec"};
+    return run(&req);
+  }
+  if (is(first, "help"))
+    return help(rest);
   if (is(first, "-e")) {
     if (rest[0] == NULL)
       return usage_error("code is missing after the option", first);

@@ -88,8 +88,7 @@ static const char *class_name(lua_State *L, int index) {
   return dot != NULL ? dot + 1 : name;
 }
 
-/* The hint for the error at index or, if it has none, for what caused it. */
-static const char *hint_of_chain(lua_State *L, int index) {
+const char *cli_hint(lua_State *L, int index) {
   const char *hint = NULL;
   lua_pushvalue(L, index);
   /* A chain is short; the bound is for one that a script tied into a ring. */
@@ -109,9 +108,7 @@ static const char *hint_of_chain(lua_State *L, int index) {
 
 /* ---- printing ---- */
 
-/* Writes text to stderr.  On a terminal, control characters are written as
- * escapes: an error may quote what came out of a sandbox. */
-static void put(const char *text, size_t length) {
+void cli_put(const char *text, size_t length) {
   if (!isatty(STDERR_FILENO)) {
     fwrite(text, 1, length, stderr);
     return;
@@ -179,7 +176,7 @@ int cli_report(lua_State *L) {
   /* What a script printed comes first. */
   fflush(stdout);
   fputs("portico: ", stderr);
-  put(text, length);
+  cli_put(text, length);
   putc('\n', stderr);
 
   /* A task's own traceback says more than the one of who waited for it. */
@@ -187,11 +184,11 @@ int cli_report(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &traceback_key);
   const char *traceback = own != NULL ? own : lua_tostring(L, -1);
   if (traceback != NULL && strstr(text, "stack traceback:") == NULL) {
-    put(traceback, strlen(traceback));
+    cli_put(traceback, strlen(traceback));
     putc('\n', stderr);
   }
 
-  const char *hint = object ? hint_of_chain(L, error) : NULL;
+  const char *hint = cli_hint(L, error);
   if (hint != NULL)
     fprintf(stderr, "hint: %s\n", hint);
 

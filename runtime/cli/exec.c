@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `portico exec`: what exec.lua needs of this program.
+ *
+ * The script reads the command line, makes the sandbox by the sync facade and
+ * waits; here are the bytes (pump.c), the signals (stop.c), and what is known
+ * of our own stdio.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <lauxlib.h>
+
+#include "cli.h"
+#include "exec_lua.h"
+#include "pump.h"
+#include "stop.h"
+
+/* ---- our stdio ----------------------------------------------------------- */
+
+static bool is_same(int a, int b) {
+  struct stat one, two;
+  return fstat(a, &one) == 0 && fstat(b, &two) == 0 &&
+         one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+/* A job in the background would be stopped for reading its terminal, which the
+ * command itself may never do. */
+static bool is_foreign_terminal(int fd) {
+  pid_t owner = tcgetpgrp(fd);
+  return owner >= 0 && owner != getpgrp();
+}
+
+static bool is_readable(int fd) {
+  int flags = fcntl(fd, F_GETFL);
+  return pump_has(fd) && flags >= 0 && (flags & O_ACCMODE) != O_WRONLY &&
+         !is_foreign_terminal(fd);
+}
+
+/* stdio() -> {stdin=, stdout=, stderr=: what there is to connect, one=: stdout
+ * and stderr are the same, so their order counts, directory=: stdin is one} */
+static int stdio(lua_State *L) {
+  struct stat st;
+  lua_newtable(L);
+  lua_pushboolean(L, is_readable(STDIN_FILENO));
+  lua_setfield(L, -2, "stdin");
+  lua_pushboolean(L, pump_has(STDOUT_FILENO));
+  lua_setfield(L, -2, "stdout");
+  lua_pushboolean(L, pump_has(STDERR_FILENO));
+  lua_setfield(L, -2, "stderr");
+  lua_pushboolean(L, pump_has(STDOUT_FILENO) && pump_has(STDERR_FILENO) &&
+                         is_same(STDOUT_FILENO, STDERR_FILENO));
+  lua_setfield(L, -2, "one");
+  lua_pushboolean(L, fstat(STDIN_FILENO, &st) == 0 && S_ISDIR(st.st_mode));
+  lua_setfield(L, -2, "directory");
+  return 1;
+}
+
+/* ---- bytes --------------------------------------------------------------- */
+
+/* connect(stdin, stdout, stderr): the command's pipes, or -1 */
+static int connect_pipes(lua_State *L) {
+  int pipes[3];
+  for (int i = 0; i < 3; i++)
+    pipes[i] = (int)luaL_checkinteger(L, i + 1);
+  int rc = pump_start(pipes);
+  if (rc < 0)
+    return luaL_error(L, "cannot pass bytes on: %s", strerror(-rc));
+  return 0;
+}
+
+/* finish(seconds) -> "done", "late", or nil after a signal */
+static int finish(lua_State *L) {
+  switch (pump_finish(luaL_checknumber(L, 1))) {
+  case PUMP_DONE:
+    lua_pushliteral(L, "done");
+    return 1;
+  case PUMP_LATE:
+    lua_pushliteral(L, "late");
+    return 1;
+  default:
+    return 0;
+  }
+}
+
+/* failure() -> text or nil */
+static int get_failure(lua_State *L) {
+  lua_pushstring(L, pump_failure());
+  return 1;
+}
+
+/* ---- signals and words --------------------------------------------------- */
+
+/* signal() -> number or nil */
+static int get_signal(lua_State *L) {
+  if (stop_signal() == 0)
+    return 0;
+  lua_pushinteger(L, stop_signal());
+  return 1;
+}
+
+/* say(text): a line for stderr */
+static int say(lua_State *L) {
+  size_t length;
+  const char *text = luaL_checklstring(L, 1, &length);
+  cli_put("portico: ", 9);
+  cli_put(text, length);
+  cli_put("\n", 1);
+  return 0;
+}
+
+/* hint(err): what to do about an error, or nil */
+static int hint(lua_State *L) {
+  lua_pushstring(L, cli_hint(L, 1));
+  return 1;
+}
+
+/* realpath(path) -> path, or nil and why not */
+static int real_path(lua_State *L) {
+  char *real = realpath(luaL_checkstring(L, 1), NULL);
+  if (real == NULL)
+    return luaL_fileresult(L, 0, NULL);
+  lua_pushstring(L, real);
+  free(real);
+  return 1;
+}
+
+static const luaL_Reg functions[] = {{"attempt", stop_attempt},
+                                     {"connect", connect_pipes},
+                                     {"failure", get_failure},
+                                     {"finish", finish},
+                                     {"realpath", real_path},
+                                     {"hint", hint},
+                                     {"say", say},
+                                     {"signal", get_signal},
+                                     {"stdio", stdio},
+                                     {NULL, NULL}};
+
+int cli_exec(lua_State *L, char **args) {
+  int n = 0;
+  int rc = pump_hold_stdio();
+  if (rc < 0)
+    return luaL_error(L, "cannot open /dev/null: %s", strerror(-rc));
+  stop_watch(L);
+  int status = luaL_loadbuffer(L, (const char *)exec_lua, sizeof exec_lua,
+                               "=portico exec");
+  if (status == LUA_OK) {
+    luaL_newlib(L, functions);
+    for (; args[n] != NULL; n++) {
+      luaL_checkstack(L, 1, "too many arguments");
+      lua_pushstring(L, args[n]);
+    }
+    status = lua_pcall(L, n + 1, 1, 0);
+  }
+  if (status == LUA_OK)
+    return (int)lua_tointeger(L, -1);
+  cli_report(L);
+  return EXIT_EXEC;
+}

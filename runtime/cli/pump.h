@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bytes between this program's stdin, stdout and stderr and the pipes of a
+ * command, each stream by a thread of its own; see pump.c.
+ */
+#ifndef PCO_CLI_PUMP_H
+#define PCO_CLI_PUMP_H
+
+#include <stdbool.h>
+
+/* What pump_finish found. */
+enum {
+  PUMP_DONE,       /* all that the command wrote was passed on */
+  PUMP_LATE,       /* the time is over */
+  PUMP_INTERRUPTED /* a signal was handled */
+};
+
+/* Makes 0 to 2 descriptors that exist: a closed one becomes /dev/null, so that
+ * nothing else gets its number.  Returns 0, or a negative errno. */
+int pump_hold_stdio(void);
+/* False if descriptor `fd` of 0 to 2 was closed when the program began. */
+bool pump_has(int fd);
+
+/* Starts to pass bytes on: stdin to pipes[0], pipes[1] to stdout, pipes[2] to
+ * stderr; -1 for none.  Owns the pipes, also on failure.  Returns 0, or a
+ * negative errno.  Once in a program, on the main thread. */
+int pump_start(const int pipes[3]);
+
+/* Tells that the command has ended, and waits until what it wrote has been
+ * passed on, however slow the reader, and its pipes have ended or some moments
+ * have passed; at most `seconds` (negative: no limit). */
+int pump_finish(double seconds);
+
+/* What could not be read or written ("cannot write to stdout: No space left on
+ * device"), or NULL.  The main thread gets a SIGURG when it comes up. */
+const char *pump_failure(void);
+
+#endif /* PCO_CLI_PUMP_H */

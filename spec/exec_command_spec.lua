@@ -1,0 +1,373 @@
+-- `portico exec`: a command in a sandbox in place of the command itself.
+
+local backends = require("spec.support.backends")
+local env = require("spec.support.env")
+local leaks = require("spec.support.leaks")
+
+local nothing_left = leaks.frame()
+
+local BIN = env.quoted(assert(os.getenv("PORTICO_BIN"),
+  "PORTICO_BIN is not set: run the tests by ./dev test"))
+
+-- Shell text that is put before every script: $exec is `portico exec`, with the
+-- signals as a program in the foreground has them, $dir an empty directory
+-- with the fifos a and b. Whatever hangs is ended after a minute.
+local PRELUDE = [[
+exec="env --default-signal=INT,TERM,HUP,QUIT,PIPE portico exec --backend %s"
+dir=%s; cd "$dir"; mkfifo a b
+]]
+
+-- Runs a script of the host's shell; both outputs together, but for what it
+-- sends elsewhere. Returns output and code.
+local function sh(backend, script, ...)
+  local dir = env.tmpdir()
+  env.write(dir .. "/script", PRELUDE:format(backend.name, env.quoted(dir))
+    .. script:format(...))
+  local path = env.quoted(assert(os.getenv("PORTICO_BIN")):match("^(.*)/"))
+  local output, code = env.sh(("PATH=%s:$PATH timeout -k 5 60 sh %s </dev/null "
+    .. "2>&1"):format(path, env.quoted(dir .. "/script")))
+  env.rmdir(dir)
+  return output, code
+end
+
+-- Declares a test of a script: what it must print, on every real backend.
+local function prints(name, expected, script, ...)
+  local args = table.pack(...)
+  for _, backend in ipairs(backends.real) do
+    backends.it(it, backend, name .. " [" .. backend.name .. "]", function()
+      assert.equal(expected,
+        (sh(backend, script, table.unpack(args, 1, args.n))))
+    end)
+  end
+end
+
+describe("portico exec", function()
+  prints("has the exit code of the command", "0 7 255 137 143 \n", [[
+    for way in "exit 0" "exit 7" "exit 255" 'kill -9 $$' 'kill -TERM $$'; do
+      $exec -- sh -c "$way"
+      printf '%%s ' $?
+    done
+    echo
+  ]])
+
+  prints("tells failures apart by 125, 126 and 127", [[
+portico: nosuch: no such file or directory
+hint: the command is looked up inside the sandbox, in its PATH, not in the ]]
+    .. [[one of this shell
+127
+portico: /: it is a directory
+hint: the command is looked up inside the sandbox, in its PATH, not in the ]]
+    .. [[one of this shell
+126
+portico: /no/dir: the working directory cannot be entered: no such file or ]]
+    .. [[directory
+125
+]], [[
+    $exec -- nosuch; echo $?
+    $exec -- /; echo $?
+    $exec --cwd /no/dir -- true 2>&1 | sed /hint/d
+    $exec --cwd /no/dir -- true 2>/dev/null; echo $?
+  ]])
+
+  prints("passes all bytes on, both ways", "same 0\n", [[
+    head -c 3000000 /dev/urandom >in
+    $exec -- cat <in >out; code=$?
+    cmp in out && echo same $code
+  ]])
+
+  prints("keeps stdout and stderr apart", "out\nerr\n", [[
+    $exec -- sh -c 'echo out; echo err >&2' >1 2>2; cat 1 2
+  ]])
+
+  prints("keeps their order where they are one", "a\nb\nc\n0\n", [[
+    $exec -- sh -c 'echo a; echo b >&2; echo c' >both 2>&1; code=$?
+    cat both; echo $code
+  ]])
+
+  prints("appends to a file that is appended to", "1\n2\n3\n", [[
+    echo 1 >f
+    $exec -- echo 2 >>f
+    { $exec -- cat; echo 3; } </dev/null >>f
+    cat f
+  ]])
+
+  prints("ends like a command whose reader is gone", "y\n141\n", [[
+    { $exec -- yes; echo $? >code; } | head -n 1
+    cat code
+  ]])
+
+  prints("lets go of its writer when it ends", "y\n141\n", [[
+    { env --default-signal=PIPE yes; echo $? >code; } | $exec -- head -n 1
+    cat code
+  ]])
+
+  prints("lets go of its writer when the command has closed stdin",
+    "141\n143\n", [[
+    $exec -- sh -c 'exec <&-; exec sleep 271.1' <a & tool=$!
+    env --default-signal=PIPE timeout 20 yes >a; echo $?
+    kill -TERM $tool; wait $tool; echo $?
+  ]])
+
+  prints("ends its stdout when the command has closed it", "hi\n0\n143\n", [[
+    $exec -- sh -c 'echo hi; exec >&-; exec sleep 271.2' >a 2>err & tool=$!
+    timeout 20 cat a; echo $?
+    kill -TERM $tool; wait $tool; echo $?
+  ]])
+
+  prints("does not wait for the end of stdin", "done\n0\n", [[
+    exec 3<>a
+    $exec -- echo done <&3; echo $?
+  ]])
+
+  prints("lets stderr through while nobody reads stdout", "err\n1000000\n0\n",
+    [[
+    exec 3<>a 4<>b
+    $exec -- sh -c 'head -c 1000000 /dev/zero & echo err >&2; wait' \
+      >a 2>b 3<&- 4<&- & tool=$!
+    exec 5<a 3<&-
+    head -n 1 <&4
+    wc -c <&5
+    wait $tool; echo $?
+  ]])
+
+  prints("delivers all that lies there when the command ends", "60000\n0\n", [[
+    exec 3<>a
+    $exec -- sh -c 'head -c 60000 /dev/zero; echo ended >&2' >a 2>b 3<&- &
+    tool=$!
+    exec 5<a 3<&-
+    cat b >/dev/null
+    wc -c <&5
+    wait $tool; echo $?
+  ]])
+
+  prints("works with closed descriptors", "0\n0\n0\n0\nin\n", [[
+    $exec -- cat <&-; echo $?
+    $exec -- echo lost >&-; echo $?
+    $exec -- sh -c 'echo lost >&2' 2>&-; echo $?
+    $exec -- sh -c 'cat; echo lost; echo lost >&2' <&- >&- 2>&-; echo $?
+    echo in | $exec -- cat 2>&-
+  ]])
+
+  prints("says when stdout cannot be written, and ends the command", [[
+portico: cannot write to stdout: No space left on device
+125
+]], [[
+    $exec -- sh -c 'trap "" PIPE TERM; echo x; exec sleep 271.3' >/dev/full
+    echo $?
+  ]])
+
+  prints("refuses a stdin that is a directory",
+    "portico: exec: stdin is a directory, which nobody can read\n125\n", [[
+    $exec -- cat </; echo $?
+  ]])
+
+  prints("ends a command after its time, with 124", [[
+so far
+portico: sh did not end within 0.3 s and was killed
+124
+so far
+124
+]], [[
+    for quiet in "" -q; do
+      $exec $quiet --timeout 0.3 -- sh -c 'echo so far; sleep 271.4'
+      echo $?
+    done
+  ]])
+
+  prints("is over after a time limit even if nobody reads", "124\n", [[
+    exec 3<>a
+    $exec -q --timeout 0.3 --grace 0.1 -- yes >a 3<&-; echo $?
+  ]])
+
+  prints("does not wait for what the command left behind, and ends it",
+    "x\n0\n", [[
+    $exec -- sh -c 'setsid sleep 271.5 & echo x'; echo $?
+  ]])
+
+  for signal, code in pairs({ INT = 130, TERM = 143, HUP = 129, QUIT = 131 }) do
+    prints("ends the command on SIG" .. signal .. ", by TERM",
+      ("up\nbye\n%d\n"):format(code), [[
+      $exec -- sh -c 'trap "echo bye; exit 3" TERM; setsid sleep 271.6 &
+        echo up; wait' >a & tool=$!
+      exec 3<a; head -n 1 <&3
+      kill -%s $tool; cat <&3; wait $tool; echo $?
+    ]], signal)
+  end
+
+  prints("ends the command by KILL after the grace", "up\n143\n", [[
+    $exec --grace 0.2 -- sh -c 'trap "" TERM; echo up; sleep 271.7' >a & tool=$!
+    exec 3<a; head -n 1 <&3
+    kill -TERM $tool; wait $tool; echo $?
+  ]])
+
+  prints("ends the command at once on a second signal", "up\nbye\n130\n", [[
+    $exec --grace 271 -- sh -c 'trap "echo bye" TERM; echo up
+      while :; do sleep 271.8 & wait; done' >a & tool=$!
+    exec 3<a; head -n 1 <&3
+    kill -INT $tool; head -n 1 <&3
+    kill -TERM $tool; wait $tool; echo $?
+  ]])
+
+  prints("ends on a signal while nobody reads", "143\n", [[
+    exec 3<>a
+    $exec --grace 0.1 -- sh -c 'echo up >&2; exec yes' >a 2>b 3<&- & tool=$!
+    head -n 1 b >/dev/null
+    kill -TERM $tool; wait $tool; echo $?
+  ]])
+
+  prints("leaves signals alone that are ignored", "up\non\n0\n", [[
+    trap "" TERM
+    portico exec --backend ${exec##* } -- sh -c 'echo up; read x; echo $x' \
+      <b >a & tool=$!
+    exec 4>b 3<a
+    head -n 1 <&3
+    kill -TERM $tool; echo on >&4; cat <&3; wait $tool; echo $?
+  ]])
+
+  prints("leaves nothing when it is killed itself", "up\n137\n", [[
+    $exec -- sh -c 'setsid sleep 271.9 & echo up; sleep 271.9' >a & tool=$!
+    exec 3<a; head -n 1 <&3
+    kill -KILL $tool; cat <&3; wait $tool 2>/dev/null; echo $?
+  ]])
+
+  it("has nothing running in the end", function()
+    for tenth = 1, 9 do
+      local argv = { "sleep", "271." .. tenth }
+      assert.is_true(env.eventually(10, function()
+        return #env.pgrep(argv) == 0
+      end), table.concat(argv, " "))
+    end
+  end)
+
+  local flat = "needs no more memory for more bytes"
+  if select(2, env.sh("command -v python3 >/dev/null")) ~= 0 then
+    pending(flat .. ": there is no python3 to measure it")
+  else
+    prints(flat, "268435456\n0 small\n", [[
+      head -c 268435456 /dev/zero | python3 -c '
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+sys.stderr.write("%%d %%s\n" %% (code, "small" if kib < 1 << 17 else kib))' \
+        $exec -- cat 2>peak | wc -c
+      cat peak
+    ]])
+  end
+
+  it("is as good without -- and with = in options", function()
+    local backend = backends["local"]
+    assert.equal("-x a=b\n0\n", (sh(backend, [[
+      $exec --timeout=60 --env=A=a=b -- sh -c 'echo -x $A'; echo $?
+    ]])))
+    assert.equal("--timeout\n0\n", (sh(backend, [[
+      $exec echo --timeout; echo $?
+    ]])))
+  end)
+end)
+
+describe("the options of portico exec", function()
+  prints("set the environment", "1  3\nA=1\n", [[
+    B=2 C=3 $exec --env A=1 --env C --env D -- sh -c 'echo "$A $B $C$D"'
+    $exec --clean-env --env A=1 -- /usr/bin/env
+  ]])
+
+  prints("set the working directory", "/usr\n", [[
+    $exec --cwd /usr -- pwd
+  ]])
+
+  it("set what only the backend knows", function()
+    local output = sh(backends["local"], [[
+      $exec --setting tmpdir="$dir" -- sh -c 'echo "${PWD%%/p*}"'; echo "$dir"
+    ]])
+    local first, second = output:match("^(.-)\n(.-)\n$")
+    assert.equal(second, first)
+  end)
+
+  backends.it(it, backends.bwrap, "mount, read-only unless said", function()
+    assert.equal("hello\nno\nhello\nno\nhello\nyes\nchanged\n", (sh(
+      backends.bwrap, [[
+      chmod 755 .; echo hello >f; mkdir d; chmod 777 d
+      for mode in "" :ro :rw; do
+        $exec --mount ./f:/data/f --mount=d:/data/d$mode -- sh -c '
+          cat /data/f
+          (echo changed >/data/d/x) 2>/dev/null && echo yes || echo no'
+      done
+      cat d/x; rm -f d/x
+    ]])))
+  end)
+
+  backends.it(it, backends.bwrap, "bound what is used", function()
+    local output = sh(backends.bwrap, [[
+      $exec --disk 1M -- sh -c 'head -c 4000000 /dev/zero >f' || echo full
+      $exec --open-files 32 -- sh -c 'ulimit -n'
+    ]])
+    assert.truthy(output:find("No space left on device\nfull\n32\n$"), output)
+  end)
+
+  it("name a directory for `local` that is kept", function()
+    assert.equal("kept\n", (sh(backends["local"], [[
+      mkdir d
+      $exec --workspace d -- sh -c 'echo kept >f'; cat d/f
+    ]])))
+  end)
+
+  it("that are wrong are named, with the one that was meant", function()
+    for words, expected in pairs({
+      ["--memroy 3 -- x"] = "unknown option --memroy; did you mean --memory?",
+      ["--xyzzy x"] = "unknown option --xyzzy; portico exec --help lists them",
+      ["-x y"] = "unknown option -x",
+      ["--memory lots x"] = "--memory takes a number such as 500, 64k, 512M or "
+        .. "1.5G (got 'lots')",
+      ["--memory 0 x"] = "--memory takes a number",
+      ["--cpus -1 x"] = "--cpus takes a number of processors",
+      ["--timeout soon x"] = "--timeout takes seconds",
+      ["--timeout 0 x"] = "--timeout must be more than 0",
+      ["--timeout"] = "--timeout needs SECONDS behind it",
+      ["--quiet=yes x"] = "--quiet takes no value (got 'yes')",
+      ["--mount /tmp x"] = "--mount takes SOURCE:TARGET",
+      ["--mount /no/such:/x x"] = "--mount: /no/such: No such file",
+      ["--setting x y"] = "--setting takes NAME=VALUE (got 'x')",
+      ["--env =1 y"] = "--env takes NAME=VALUE (got '=1')",
+      ["--backend null echo x"] = "commands of this backend have no pipes",
+      ["--backend bwarp x"] = "did you mean 'bwrap'?",
+      ["--backend local --memory 1M x"] = "local cannot do 'limits.memory'",
+      [""] = "a command is missing",
+      ["--"] = "a command is missing",
+    }) do
+      local output, code = env.sh(BIN .. " exec " .. words .. " 2>&1")
+      assert.equal(125, code, words)
+      assert.truthy(output:find(expected, 1, true), words .. ": " .. output)
+      assert.equal("portico: ", output:sub(1, 9))
+    end
+  end)
+
+  it("are all explained by --help, each with an example", function()
+    local output, code = env.sh(BIN .. " exec --help 2>&1")
+    assert.equal(0, code)
+    assert.equal(output, (env.sh(BIN .. " help exec 2>&1")))
+    assert.equal(output, (env.sh(BIN .. " exec -h 2>&1")))
+    local options = 0
+    for at, name in output:gmatch("\n()  %-%-([%w-]+)") do
+      local example = output:match("\n +(portico exec [^\n]*)", at)
+      assert.truthy(example:find("--" .. name, 1, true)
+        or example:find(" -" .. name:sub(1, 1) .. " "), name .. example)
+      options = options + 1
+    end
+    assert.is_true(options >= 19, tostring(options))
+    for line in output:gmatch("[^\n]+") do
+      assert.is_true(#line <= 80, line)
+    end
+  end)
+end)
+
+describe("the examples of portico exec", function()
+  backends.it(it, backends.bwrap, "print what they should", function()
+    local path = env.quoted(assert(os.getenv("PORTICO_BIN")):match("^(.*)/"))
+    assert.same({ "Linux\napple\nso far\nexit code 124\nyou, in /tmp\n"
+      .. "no secrets here\n", 0 },
+      { env.sh("PATH=" .. path .. ":$PATH sh examples/sandboxed_commands.sh "
+        .. "</dev/null 2>&1") })
+  end)
+
+  it("leave nothing behind", nothing_left)
+end)
