@@ -267,7 +267,8 @@ end)
 
 describe("the options of portico exec", function()
   prints("set the environment", "1  3\nA=1\n", [[
-    B=2 C=3 $exec --env A=1 --env C --env D -- sh -c 'echo "$A $B $C$D"'
+    B=2 C=3 $exec --env A=1 --env C --env NOT_HERE -- sh -c \
+      'echo "$A $B $C$NOT_HERE"'
     $exec --clean-env --env A=1 -- /usr/bin/env
   ]])
 
