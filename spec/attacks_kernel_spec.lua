@@ -24,7 +24,7 @@ local reason = backends.absence(backends.bwrap)
 
 local mounts = attacks.mounts
 local strict, other, weak_backend
-leaks.frame() -- makes what is made once and kept
+local nothing_left = leaks.frame()
 local before = leaks.snapshot()
 local skips = 0
 
@@ -510,3 +510,5 @@ describe("attacks", function()
     assert.same({}, found)
   end)
 end)
+
+it("attacks leave nothing behind", nothing_left)

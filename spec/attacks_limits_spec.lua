@@ -21,7 +21,7 @@ local weak_plugin = os.getenv("PORTICO_TEST_PLUGINS") .. "/portico-weak.so"
 local absent = backends.absence(backends.bwrap)
 local skips = 0
 
-leaks.frame() -- makes what is made once and kept
+local nothing_left = leaks.frame()
 local before = leaks.snapshot()
 local other, weak_backend
 
@@ -414,3 +414,5 @@ describe("attack: files", function()
     goes_through("inodes", disk, { "fill", "files", "20000", "/tmp" })
   end)
 end)
+
+it("attacks leave nothing behind", nothing_left)

@@ -2,6 +2,9 @@
 
 local errors = require("portico.errors")
 local core = require("portico.core")
+local leaks = require("spec.support.leaks")
+
+local nothing_left = leaks.frame()
 
 local NAMES = {
   "Error", "InvalidArgumentError", "NotFoundError", "AlreadyExistsError",
@@ -200,3 +203,5 @@ describe("the text of an error", function()
       .. "a table value"), problem)
   end)
 end)
+
+it("errors leave nothing behind", nothing_left)

@@ -3,8 +3,11 @@
 -- to, and the list in its error is held against the annotated fields.
 
 local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
 local raises = facades.raises
 local sync = require("portico.sync")
+
+local nothing_left = leaks.frame()
 
 local FAR = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
 
@@ -183,3 +186,5 @@ describe("options", function()
     sb.fs:rename("/x", "/y", bad)
   end)
 end)
+
+it("options leave nothing behind", nothing_left)

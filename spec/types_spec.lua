@@ -3,8 +3,11 @@
 
 local annotations = require("spec.support.annotations")
 local env = require("spec.support.env")
+local leaks = require("spec.support.leaks")
 local parity = require("spec.support.parity")
 local recorder = require("spec.support.recorder")
+
+local nothing_left = leaks.frame()
 
 local FILES = {
   { side = "async", path = "lua/portico/init.lua" },
@@ -198,3 +201,5 @@ describe("annotations of both facades", function()
     assert.same(classes(FILES[1].path), classes(FILES[2].path))
   end)
 end)
+
+it("types leave nothing behind", nothing_left)

@@ -1,6 +1,6 @@
 -- Looks for what a spec file leaves behind: descriptors, threads, processes,
--- temporary directories and cgroups, compared with how it was when the file
--- began. Ends of processes and threads take a moment, so a difference
+-- temporary directories, cgroups and memory, compared with how it was when the
+-- file began. Ends of processes and threads take a moment, so a difference
 -- counts only when it stays.
 
 local lfs = require("lfs")
@@ -11,6 +11,12 @@ local leaks = {}
 
 -- How long leftovers may take to vanish, in seconds.
 local PATIENCE = 5
+
+-- How much more memory than before a file may leave in use, in MiB. What the
+-- allocator keeps of what was freed counts, so it is not little; with a
+-- sanitizer, which never gives back, it is not looked at.
+leaks.MEMORY_MIB = 64
+leaks.SANITIZED = env.read("/proc/self/maps"):find("lib[at]san") ~= nil
 
 local function descriptors()
   local found = {}
@@ -146,6 +152,12 @@ function leaks.snapshot()
   return all
 end
 
+-- MiB of memory that nobody else has.
+local function memory()
+  return tonumber(env.read("/proc/self/status"):match("RssAnon:%s*(%d+)"))
+    // 1024
+end
+
 -- Returns a sorted list of what is there now and was not in `before`.
 function leaks.since(before)
   local found
@@ -180,9 +192,13 @@ end
 -- `it("leaves nothing behind", check)`.
 function leaks.frame()
   warm_up()
-  local before = leaks.snapshot()
+  local before, memory_before = leaks.snapshot(), memory()
   return function()
     local found = leaks.since(before)
+    local grown = memory() - memory_before
+    if grown >= leaks.MEMORY_MIB and not leaks.SANITIZED then
+      found[#found + 1] = grown .. " MiB of memory"
+    end
     if #found > 0 then
       error("left behind:\n  " .. table.concat(found, "\n  "), 0)
     end
