@@ -30,7 +30,7 @@ describe("a thousand processes at once", function()
       end
       local wrong = 0
       for i = 1, most do
-        local r = held[i]:wait({ timeout = 50 })
+        local r = held[i]:wait({ timeout = 250 })
         if r.code ~= i %% 256 or r.stdout ~= i .. "." then
           wrong = wrong + 1
         end

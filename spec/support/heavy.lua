@@ -59,7 +59,7 @@ function heavy.script(P, backend, body, prefix)
       end
       %s
     end)
-  ]]):format(facades.module_name(P), backend.name, body), prefix)
+  ]]):format(facades.module_name(P), backend.name, body), prefix, 300)
   assert(code == 0, output)
   return output, seconds
 end
