@@ -1,10 +1,11 @@
--- The rows of the bench, as Portico does them. Each prints one number:
+-- The rows of the bench, as Portico does them. Each prints its numbers:
 --   lua5.4 spec/bench/portico.lua ROW FACADE BIN
 -- where BIN holds the programs that are run. Times are microseconds,
 -- throughputs MB/s, memory KiB.
 
 local clock = require("bench_clock")
-local time = require("spec.bench.timing").time
+local timing = require("spec.bench.timing")
+local time, median = timing.time, timing.median
 
 local row, facade, bin = ...
 local portico = require("portico")
@@ -36,6 +37,30 @@ function rows.exec_1g()
   local value = rows.exec()
   assert(#ballast == 1 << 30)
   return value
+end
+
+-- What an exec costs the host's processor, all its threads together, while 10,
+-- 100 and 1000 commands live: three numbers.
+function rows.exec_live()
+  local sandbox <close> = P.sandbox({ backend = "local" })
+  local options = { stdout = "null", stderr = "null" }
+  local live, values = 0, {}
+  for _, most in ipairs({ 10, 100, 1000 }) do
+    while live < most do
+      sandbox:spawn({ "sleep", "1000" }, options)
+      live = live + 1
+    end
+    local samples = {}
+    for i = 1, 5 do
+      local start = os.clock()
+      for _ = 1, 100 do
+        assert(sandbox:exec(TRUE).ok)
+      end
+      samples[i] = (os.clock() - start) * 1e6 / 100
+    end
+    values[#values + 1] = median(samples)
+  end
+  return table.unpack(values)
 end
 
 -- A sandbox from nothing, its first command, and its end.
@@ -138,10 +163,13 @@ if not rows[row] then
   io.stderr:write("no such row: ", tostring(row), "\n")
   os.exit(2)
 end
-local value
+local values
 if facade == "sync" then
-  value = rows[row]()
+  values = { rows[row]() }
 else
-  value = portico.run(rows[row])
+  values = { portico.run(rows[row]) }
 end
-print(("%.3f"):format(value))
+for i, value in ipairs(values) do
+  values[i] = ("%.3f"):format(value)
+end
+print(table.concat(values, " "))

@@ -127,6 +127,11 @@ local function on_one_core(command)
   return command
 end
 
+-- A thousand commands want as many descriptors of the agent.
+local function live(facade)
+  return "ulimit -n $(ulimit -H -n); " .. portico("exec_live", facade)
+end
+
 local rows = {
   { name = "exec", what = "exec static true, local, async", unit = "us",
     floor = spawn, portico = portico("exec", "async"), most = 1.3,
@@ -144,6 +149,18 @@ local rows = {
   { name = "exec_1g", what = "exec, 1 GiB touched in the host", unit = "us",
     memory = 2 << 20, floor = spawn_1g, portico = portico("exec_1g", "async"),
     most = 1.43, luv = luv("exec_1g") },
+  { name = "live", what = "host CPU of an exec, 100 live, async", unit = "us",
+    floor = live("async"), floor_pick = 1, floor_is = "while 10 live",
+    portico = live("async"), pick = 2, most = 1.3, rounds = 3 },
+  { name = "live", what = "  1000 live", unit = "us",
+    floor = live("async"), floor_pick = 1, portico = live("async"), pick = 3,
+    most = 1.3, rounds = 3 },
+  { name = "live", what = "  100 live, sync", unit = "us",
+    floor = live("sync"), floor_pick = 1, portico = live("sync"), pick = 2,
+    rounds = 3 },
+  { name = "live", what = "  1000 live", unit = "us",
+    floor = live("sync"), floor_pick = 1, portico = live("sync"), pick = 3,
+    most = 1.3, rounds = 3 },
   { name = "create", what = "create local, command, close", unit = "us",
     floor = spawn, portico = portico("create", "async") },
   { name = "create", what = "  sync (with a portal)", unit = "us",
