@@ -542,6 +542,20 @@ function FileSystem:rename(source, target, options)
   return core.fs_rename(self, source, target, options)
 end
 
+---Copies a file, a link, or with `recursive` a directory with all below it:
+---modes, times and links are kept, holes stay holes. Nothing is seen of the
+---copy before it is whole, and nothing is left of one that fails. Raises
+---AlreadyExistsError when the target exists, unless `overwrite` is on: then a
+---file is replaced, and a directory goes into one that is there, entry by
+---entry.
+---@async
+---@param source string
+---@param target string
+---@param options portico.CopyOptions?
+function FileSystem:copy(source, target, options)
+  return core.fs_copy(self, source, target, options)
+end
+
 ---Changes the permission bits of a file or directory.
 ---@async
 ---@param path string

@@ -159,6 +159,9 @@ static void handle(pco_agent *a, pco_frame *f, const pco_request *r) {
   case PCO_WIRE_USAGE:
     pco_fs_usage(a, r);
     break;
+  case PCO_WIRE_COPY:
+    pco_fs_copy(a, r);
+    break;
   default: /* PCO_WIRE_DATA: pco_request_parse() lets no other type through */
     if (!pco_jobs_data(a, r))
       pco_agent_protocol_error(a);

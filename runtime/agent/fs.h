@@ -25,13 +25,14 @@ void pco_fs_chown(pco_agent *a, const pco_request *r);
 void pco_fs_symlink(pco_agent *a, const pco_request *r);
 void pco_fs_mktemp(pco_agent *a, const pco_request *r);
 void pco_fs_usage(pco_agent *a, const pco_request *r);
+void pco_fs_copy(pco_agent *a, const pco_request *r);
 
 /* ---- what they share (fs_common.c) -------------------------------------- */
 
 /* Copies the text of a path field, with a NUL.  False after answering, if it
  * is too long. */
 bool pco_fs_path(pco_agent *a, const pco_request *r, uint16_t tag,
-                 char path[PATH_MAX]);
+                 char path[PCO_PATH_TEXT]);
 /* Answers an error of a walk (negative errno): leaving the root becomes EACCES
  * with a sentence. */
 void pco_fs_walk_error(pco_agent *a, uint64_t op, int rc, const char *path);

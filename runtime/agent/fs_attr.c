@@ -42,7 +42,7 @@ static int find(pco_agent *a, const pco_request *r, const char *path,
 }
 
 void pco_fs_chmod(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   pco_place at;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;
@@ -55,7 +55,7 @@ void pco_fs_chmod(pco_agent *a, const pco_request *r) {
 }
 
 void pco_fs_chown(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   uid_t uid;
   gid_t gid;
   pco_place at;

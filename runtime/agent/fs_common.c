@@ -23,9 +23,9 @@ int pco_fs_walk_flags(const pco_request *r) {
 }
 
 bool pco_fs_path(pco_agent *a, const pco_request *r, uint16_t tag,
-                 char path[PATH_MAX]) {
+                 char path[PCO_PATH_TEXT]) {
   pco_text t = pco_request_text(r, tag);
-  if (t.len >= PATH_MAX) {
+  if (t.len >= PCO_PATH_TEXT) {
     pco_answer_error(a, r->op, ENAMETOOLONG, NULL, NULL);
     return false;
   }

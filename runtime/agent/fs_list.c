@@ -83,7 +83,7 @@ static int open_directory(pco_agent *a, const pco_request *r,
 }
 
 void pco_fs_list(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;
   int fd = open_directory(a, r, path);

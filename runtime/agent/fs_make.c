@@ -16,7 +16,7 @@
 #define TRIES 16 /* of random names */
 
 void pco_fs_symlink(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX], text[PATH_MAX];
+  char path[PCO_PATH_TEXT], text[PCO_PATH_TEXT];
   pco_place at;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path) ||
       !pco_fs_path(a, r, PCO_TAG_TARGET_PATH, text))
@@ -84,20 +84,21 @@ static int open_directory(pco_agent *a, const char *path) {
 
 /* Where temporary files are made if the caller does not say: $TMPDIR, if that
  * is below the root, else the working directory. */
-static int open_default(pco_agent *a, char path[PATH_MAX]) {
+static int open_default(pco_agent *a, char path[PCO_PATH_TEXT]) {
   const char *tmpdir = getenv("TMPDIR");
   if (!tmpdir || *tmpdir != '/')
     tmpdir = "/tmp";
-  snprintf(path, PATH_MAX, "%s", tmpdir);
+  snprintf(path, PCO_PATH_TEXT, "%s", tmpdir);
   int fd = open_directory(a, path);
   if (fd >= 0)
     return fd;
-  snprintf(path, PATH_MAX, ".");
+  snprintf(path, PCO_PATH_TEXT, ".");
   return open_directory(a, path);
 }
 
 void pco_fs_mktemp(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX], name[NAME_MAX + 1], full[PATH_MAX + NAME_MAX + 2];
+  char path[PCO_PATH_TEXT], name[NAME_MAX + 1],
+      full[PCO_PATH_TEXT + NAME_MAX + 2];
   bool given = pco_request_text(r, PCO_TAG_PATH).s != NULL;
   if (given && !pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;

@@ -117,7 +117,7 @@ static int open_file(pco_agent *a, const pco_request *r, const char *path,
 }
 
 void pco_fs_read(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   const char *message;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;

@@ -30,7 +30,7 @@ static void last_name(const char *path, char name[NAME_MAX + 1]) {
 }
 
 void pco_fs_stat(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX], name[NAME_MAX + 1], link[PATH_MAX];
+  char path[PCO_PATH_TEXT], name[NAME_MAX + 1], link[PATH_MAX];
   pco_place at;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;

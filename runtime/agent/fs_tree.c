@@ -37,7 +37,7 @@ static int make(const pco_place *at, const pco_request *r) {
 }
 
 void pco_fs_mkdir(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   pco_place at;
   bool parents = pco_fs_flag(r, PCO_FS_PARENTS);
   int flags = pco_fs_walk_flags(r) | (parents ? 0 : PCO_WALK_NOFOLLOW);
@@ -117,7 +117,7 @@ static int removable(const pco_place *at) {
 }
 
 void pco_fs_remove(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   pco_place at;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;
@@ -176,7 +176,7 @@ static int rename_places(const pco_request *r, const pco_place *from,
 }
 
 void pco_fs_rename(pco_agent *a, const pco_request *r) {
-  char source[PATH_MAX], target[PATH_MAX];
+  char source[PCO_PATH_TEXT], target[PCO_PATH_TEXT];
   pco_place from, to;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, source) ||
       !pco_fs_path(a, r, PCO_TAG_TARGET_PATH, target))

@@ -137,7 +137,7 @@ static int begin(usage_job *u, const pco_place *at) {
 }
 
 void pco_fs_usage(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   pco_place at;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;

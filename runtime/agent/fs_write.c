@@ -228,7 +228,7 @@ static int start(pco_agent *a, write_job *w, const pco_request *r,
 }
 
 void pco_fs_write(pco_agent *a, const pco_request *r) {
-  char path[PATH_MAX];
+  char path[PCO_PATH_TEXT];
   const char *message;
   uid_t uid = (uid_t)-1;
   gid_t gid = (gid_t)-1;

@@ -81,7 +81,7 @@ static pco_job *find(const pco_jobs *l, uint64_t op, pco_job **before) {
 bool pco_jobs_data(pco_agent *a, const pco_request *r) {
   pco_job *before;
   pco_job *j = find(&a->jobs, r->op, &before);
-  if (!j)
+  if (!j || j->answered)
     return true; /* it was answered early, and the host did not know */
   if (!j->data)
     return false;
@@ -93,10 +93,12 @@ bool pco_jobs_data(pco_agent *a, const pco_request *r) {
 void pco_jobs_cancel(pco_agent *a, uint64_t op) {
   pco_job *before;
   pco_job *j = find(&a->jobs, op, &before);
-  if (!j)
+  if (!j || j->answered)
     return;
   pco_answer_error(a, op, ECANCELED, j->path, NULL);
-  finish(a, before);
+  j->answered = true;
+  if (!j->cancel || !j->cancel(j))
+    finish(a, before);
 }
 
 bool pco_jobs_ready(const pco_agent *a) {

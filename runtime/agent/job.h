@@ -26,12 +26,16 @@ typedef struct pco_job pco_job;
 struct pco_job {
   pco_job *next;
   uint64_t op;
-  char *path; /* as the caller gave it, for errors; owned */
+  char *path;    /* as the caller gave it, for errors; owned */
+  bool answered; /* cancelled: it only cleans up, in steps */
   /* Does a little.  True: there is more to do; false: it has answered.  NULL
    * for a job that only waits for DATA. */
   bool (*step)(struct pco_agent *a, pco_job *j);
   /* Takes a DATA frame.  As step.  NULL: the host may send none. */
   bool (*data)(struct pco_agent *a, pco_job *j, const pco_request *r);
+  /* Was cancelled, and answered for: true if it still has steps to do, which
+   * then answer nothing.  NULL: it has none. */
+  bool (*cancel)(pco_job *j);
   /* Gives up what the job holds, finished or not, and frees it. */
   void (*destroy)(pco_job *j);
 };

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define MAX_LINKS 40
-#define MAX_TEXT  (2 * PATH_MAX)
+#define MAX_TEXT  (PCO_PATH_TEXT + PATH_MAX)
 
 typedef struct walk {
   pco_place *at;
@@ -260,16 +260,20 @@ static int step(walk *w) {
 }
 
 int pco_walk(const pco_paths *p, const char *path, int flags, pco_place *out) {
-  walk w = {.at = out, .flags = flags};
+  walk w; /* its text is filled as far as it is used */
+  w.at = out;
+  w.flags = flags;
+  w.links = 0;
   out->paths = p;
   out->fd = -1;
   out->n_stack = 0;
   out->must_be_directory = false;
   if (!*path)
     return -ENOENT;
-  if (strlen(path) >= PATH_MAX)
+  if (strlen(path) >= PCO_PATH_TEXT)
     return -ENAMETOOLONG;
   start_at(out, *path == '/' ? 1 : p->n_base);
+  w.text[0] = 0;
   w.next = w.text;
   int rc = put_before(&w, path);
   while (rc == 0)

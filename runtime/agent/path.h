@@ -16,6 +16,9 @@
 #include <sys/stat.h>
 
 #define PCO_PATH_DEPTH 256
+/* Bytes of a path with its NUL: more than the kernel takes at once, since it
+ * never gets more than a component. */
+#define PCO_PATH_TEXT (64 * 1024)
 
 /* The root, the directory that relative paths start from, and the directories
  * between; open as long as the agent lives. */

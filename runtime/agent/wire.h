@@ -87,6 +87,7 @@
  *                                   random; PATH is the directory it is made
  *                                   in, $TMPDIR if not given
  *   USAGE     PATH FLAGS            REPLY: SIZE ALLOCATED COUNT DIRECTORIES
+ *   COPY      PATH TARGET_PATH FLAGS   REPLY
  *
  * A command is named by the op of its SPAWN, everywhere (TARGET).  EXIT comes
  * once the first process of the command has ended; its descendants may live on.
@@ -164,6 +165,7 @@ enum {
   PCO_WIRE_SYMLINK = 102,
   PCO_WIRE_MKTEMP = 103,
   PCO_WIRE_USAGE = 104,
+  PCO_WIRE_COPY = 105,
   /* both ways */
   PCO_WIRE_CREDIT = 44,
   PCO_WIRE_DATA = 60,

@@ -282,6 +282,7 @@ static const uint16_t frame_types[] = {
     [PCO__FS_RENAME] = PCO_WIRE_RENAME, [PCO__FS_CHMOD] = PCO_WIRE_CHMOD,
     [PCO__FS_CHOWN] = PCO_WIRE_CHOWN,   [PCO__FS_SYMLINK] = PCO_WIRE_SYMLINK,
     [PCO__FS_MKTEMP] = PCO_WIRE_MKTEMP, [PCO__FS_USAGE] = PCO_WIRE_USAGE,
+    [PCO__FS_COPY] = PCO_WIRE_COPY,
 };
 
 static void encode(pco__fs_op *o, pco_wire_buf *b) {
@@ -315,7 +316,8 @@ void pco__fs_agent_start(pco__fs_op *o) {
   o->request.lost = on_lost;
   encode(o, &frame);
   bool writes = o->kind == PCO__FS_WRITE;
-  bool slow = writes || o->kind == PCO__FS_REMOVE || o->kind == PCO__FS_USAGE;
+  bool slow = writes || o->kind == PCO__FS_REMOVE || o->kind == PCO__FS_USAGE ||
+              o->kind == PCO__FS_COPY;
   keep(o);
   pco__link_request_send(link, &o->request, &frame, NULL, 0, !slow);
   if (writes)

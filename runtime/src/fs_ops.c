@@ -199,6 +199,7 @@ FS_CLASS(pco__fs_symlink_class, "fs.symlink", pco__push_nothing);
 FS_CLASS(pco__fs_readlink_class, "fs.readlink", pco__push_link);
 FS_CLASS(pco__fs_mktemp_class, "fs.mktemp", pco__push_bytes);
 FS_CLASS(pco__fs_usage_class, "fs.usage", pco__push_usage);
+FS_CLASS(pco__fs_copy_class, "fs.copy", pco__push_nothing);
 FS_CLASS(pco__fs_walk_class, "fs.walk", pco__push_walk);
 const pco__op_class pco__fs_glob_class = {.name = "fs.glob",
                                           .start = start,

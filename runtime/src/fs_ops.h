@@ -22,7 +22,8 @@ enum {
   PCO__FS_CHOWN,
   PCO__FS_SYMLINK,
   PCO__FS_MKTEMP,
-  PCO__FS_USAGE
+  PCO__FS_USAGE,
+  PCO__FS_COPY
 };
 
 /* A file's attributes; one allocation with its strings. */
@@ -106,6 +107,7 @@ extern const pco__op_class pco__fs_symlink_class;
 extern const pco__op_class pco__fs_readlink_class;
 extern const pco__op_class pco__fs_mktemp_class;
 extern const pco__op_class pco__fs_usage_class;
+extern const pco__op_class pco__fs_copy_class;
 extern const pco__op_class pco__fs_walk_class; /* one directory of it */
 extern const pco__op_class pco__fs_glob_class; /* the same */
 

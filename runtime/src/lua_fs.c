@@ -328,18 +328,38 @@ static int fs_mktemp(lua_State *L) {
   return pco__await(L, 3);
 }
 
+static int fs_copy(lua_State *L) {
+  static const char *const known[] = {"overwrite", "recursive", "parents",
+                                      "follow",    "timeout",   NULL};
+  pco__fs_op *o = new_op(L, &pco__fs_copy_class, PCO__FS_COPY, 4, known);
+  o->target = pco__arg_path(L, 3, o->op.cls->name, "the target", &o->op.arena);
+  flag(L, 4, o, "overwrite", PCO_FS_REPLACE);
+  flag(L, 4, o, "recursive", PCO_FS_RECURSIVE);
+  flag(L, 4, o, "parents", PCO_FS_PARENTS);
+  return pco__await(L, 5);
+}
+
 static int fs_usage(lua_State *L) {
   new_op(L, &pco__fs_usage_class, PCO__FS_USAGE, 3, plain_options);
   return pco__await(L, 4);
 }
 
-const pco__core_function pco__fs_functions[] = {
-    {"fs_read", fs_read},         {"fs_write", fs_write},
-    {"fs_append", fs_append},     {"fs_stat", fs_stat},
-    {"fs_exists", fs_exists},     {"fs_list", fs_list},
-    {"fs_mkdir", fs_mkdir},       {"fs_remove", fs_remove},
-    {"fs_rename", fs_rename},     {"fs_chmod", fs_chmod},
-    {"fs_chown", fs_chown},       {"fs_symlink", fs_symlink},
-    {"fs_readlink", fs_readlink}, {"fs_mktemp", fs_mktemp},
-    {"fs_usage", fs_usage},       {"fs_walk", pco__fs_walk},
-    {"fs_glob", pco__fs_glob},    {NULL, NULL}};
+const pco__core_function pco__fs_functions[] = {{"fs_read", fs_read},
+                                                {"fs_write", fs_write},
+                                                {"fs_append", fs_append},
+                                                {"fs_stat", fs_stat},
+                                                {"fs_exists", fs_exists},
+                                                {"fs_list", fs_list},
+                                                {"fs_mkdir", fs_mkdir},
+                                                {"fs_remove", fs_remove},
+                                                {"fs_rename", fs_rename},
+                                                {"fs_chmod", fs_chmod},
+                                                {"fs_chown", fs_chown},
+                                                {"fs_symlink", fs_symlink},
+                                                {"fs_readlink", fs_readlink},
+                                                {"fs_mktemp", fs_mktemp},
+                                                {"fs_usage", fs_usage},
+                                                {"fs_copy", fs_copy},
+                                                {"fs_walk", pco__fs_walk},
+                                                {"fs_glob", pco__fs_glob},
+                                                {NULL, NULL}};

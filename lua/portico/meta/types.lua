@@ -120,6 +120,12 @@
 ---@class portico.RenameOptions: portico.FileOptions
 ---@field overwrite boolean? replace the target
 
+---@class portico.CopyOptions: portico.CallOptions
+---@field recursive boolean? a directory with all below it
+---@field overwrite boolean? replace a file, merge into a directory
+---@field parents boolean? make missing directories above the target
+---@field follow boolean? false: a link is copied as a link
+
 ---@class portico.WalkOptions: portico.FileOptions
 ---@field depth integer? levels at most; 1 is the directory itself
 ---@field on_error "raise"|"skip"|nil raise unless given

@@ -93,6 +93,8 @@ portable("FileSystem: bad arguments of what agents do", function(_, sb, t)
   bad("mktemp", fs.mktemp, { parent = "" })
   bad("mktemp", fs.mktemp, { directory = "yes" })
   bad("usage", fs.usage)
+  bad("copy", fs.copy, "x")
+  bad("copy", fs.copy, "x", "y", { overwite = true })
   bad("owner", fs.write, "x", "", { owner = "" })
   bad("owner", fs.write, "x", "", { owner = ":" })
   bad("owner", fs.write, "x", "", { owner = true })
@@ -109,6 +111,7 @@ portable("FileSystem: bad arguments of what agents do", function(_, sb, t)
     never("readlink", fs.readlink, "x")
     never("mktemp", fs.mktemp)
     never("usage", fs.usage, "x")
+    never("copy", fs.copy, "x", "y")
     never("owner", fs.write, "x", "", { owner = 0 })
     never("atomic", fs.write, "x", "", { atomic = false })
     never("fsync", fs.write, "x", "", { fsync = true })
@@ -252,6 +255,74 @@ add("FileSystem: chmod, chown", function(_, sb, t)
   t:try("not through a link", fs.chown, fs, "link", own.uid, nil,
     { follow = false })
   t:raises("NotFoundError", "ENOENT", "missing", fs.chown, fs, "no", own.uid)
+end)
+
+add("FileSystem: copy", function(_, sb, t)
+  local fs = sb.fs
+  local function leftovers()
+    return #fs:glob("**/.portico-*", { hidden = true })
+  end
+  sb:exec([[
+    mkdir -p d/e d/empty; echo one > d/f; echo two > d/e/g
+    ln -s ../f d/e/link; ln -s nowhere d/dangling; chmod 640 d/f; chmod 751 d/e
+    touch -d "2001-02-03 04:05:06.123456789" d/f d/e
+    touch -h -d "2002-03-04 05:06:07" d/dangling]]):check()
+  t:try("file", fs.copy, fs, "d/f", "c")
+  local a, b = fs:stat("d/f"), fs:stat("c")
+  t:note("same", fs:read("c"), b.mode, b.mtime_ns == a.mtime_ns, b.mtime_ns)
+  t:raises("AlreadyExistsError", "EEXIST", "again", fs.copy, fs, "d/f", "c")
+  t:try("overwrite", fs.copy, fs, "d/e/g", "c", { overwrite = true })
+  t:note("new", fs:read("c"))
+  t:raises("InvalidArgumentError", "EINVAL", "itself", fs.copy, fs, "c", "c",
+    { overwrite = true })
+  t:try("a directory", fs.copy, fs, "d", "D")
+  t:try("tree", fs.copy, fs, "d", "D", { recursive = true })
+  for entry in fs:walk("D") do
+    local original = fs:stat("d" .. entry.path:sub(2), { follow = false })
+    t:note(entry.path, entry.type, entry.mode, entry.target, entry.size > 0,
+      original.mtime_ns == entry.mtime_ns, original.mode == entry.mode)
+  end
+  t:note("content", fs:read("D/e/g"), fs:read("D/e/link"))
+  t:raises("AlreadyExistsError", "EEXIST", "tree", fs.copy, fs, "d", "D",
+    { recursive = true })
+  fs:write("D/e/g", "changed")
+  fs:write("D/more", "more")
+  t:try("merge", fs.copy, fs, "d", "D", { recursive = true, overwrite = true })
+  t:note("merged", fs:read("D/e/g"), fs:read("D/more"))
+  fs:mkdir("D2/f", { parents = true })
+  t:try("a file over a directory", fs.copy, fs, "d", "D2",
+    { recursive = true, overwrite = true })
+  fs:write("D3/e", "", { parents = true })
+  t:try("a directory over a file", fs.copy, fs, "d", "D3",
+    { recursive = true, overwrite = true })
+  t:try("a link", fs.copy, fs, "d/dangling", "l", { follow = false })
+  t:note("link", fs:readlink("l"))
+  t:try("what it leads to", fs.copy, fs, "d/e/link", "m")
+  t:note("type", fs:stat("m", { follow = false }).type, fs:read("m"))
+  t:raises("InvalidArgumentError", "EINVAL", "into itself", fs.copy, fs, "d",
+    "d/e/d", { recursive = true })
+  t:raises("NotFoundError", "ENOENT", "missing", fs.copy, fs, "no", "x")
+  t:raises("NotFoundError", "ENOENT", "no parent", fs.copy, fs, "c", "x/y/z")
+  t:try("parents", fs.copy, fs, "c", "x/y/z", { parents = true })
+  t:try("a slash", fs.copy, fs, "c", "new/")
+  t:try("onto the root", fs.copy, fs, "d", ".",
+    { recursive = true, overwrite = true })
+  sb:exec("mkfifo d/e/fifo"):check()
+  t:raises("InvalidArgumentError", "EINVAL", "a FIFO", fs.copy, fs, "d", "n",
+    { recursive = true })
+  t:raises("InvalidArgumentError", "EINVAL", "a FIFO", fs.copy, fs, "d", "D",
+    { recursive = true, overwrite = true })
+  t:note("none", fs:exists("n"), fs:exists("x"), leftovers())
+  sb:exec("truncate -s 64M sparse; printf data >> sparse; cp d/f big; "
+    .. "yes 0123456789abcdef | head -c 9000001 > big"):check()
+  t:try("sparse", fs.copy, fs, "sparse", "sparse2")
+  t:note("holes", fs:stat("sparse2").size,
+    fs:usage("sparse2").allocated <= fs:usage("sparse").allocated + 65536)
+  t:try("big", fs.copy, fs, "big", "big2")
+  t:note("equal", sb:exec("cmp big big2 && cmp sparse sparse2").code)
+  t:try("proc", fs.copy, fs, "/proc/sys/kernel/ostype", "ostype")
+  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "timeout", fs.copy, fs, "d",
+    "late", { recursive = true, timeout = 0 })
 end)
 
 add("FileSystem: symlink, readlink", function(_, sb, t)

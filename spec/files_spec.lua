@@ -1,0 +1,204 @@
+-- Files: names as they are, big directories, deep paths, and what is left when
+-- an operation fails half-way.
+
+local env = require("spec.support.env")
+local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
+
+local on_each = facades.on_each
+local raises = facades.raises
+
+local nothing_left = leaks.frame()
+
+local KIB = 1024
+
+-- Names that were left of something unfinished.
+local function leftovers(fs)
+  return table.concat(fs:glob("**/.portico-*", { hidden = true }), " ")
+end
+
+describe("names", function()
+  local NAMES = {
+    "a b", "-rf", "a'b", 'a"b', "a;b", "a\\b", "~", "*", "a\nb", "ü", "...",
+    "bad-\xff\xfe.txt", "\1\27[31m", ("x"):rep(255), " ", ".hidden",
+  }
+
+  on_each(it, "are bytes, in every call", function(_, sb)
+    local fs = sb.fs
+    fs:mkdir("d")
+    fs:mkdir("copies")
+    for _, name in ipairs(NAMES) do
+      local path = "d/" .. name
+      fs:write(path, name)
+      assert.equal(name, fs:read(path))
+      assert.equal(#name, fs:stat(path).size)
+      assert.equal(name, fs:stat(path).name)
+      fs:copy(path, "copies/" .. name)
+      fs:rename(path, "d/moved")
+      fs:rename("d/moved", path)
+      fs:chmod(path, 384)
+    end
+    local wanted = { table.unpack(NAMES) }
+    table.sort(wanted)
+    for _, directory in ipairs({ "d", "copies" }) do
+      local listed, walked = {}, {}
+      for i, entry in ipairs(fs:list(directory)) do
+        listed[i] = entry.name
+      end
+      for entry in fs:walk(directory) do
+        walked[#walked + 1] = entry.name
+        assert.equal(directory .. "/" .. entry.name, entry.path)
+      end
+      assert.same(wanted, listed)
+      assert.same(wanted, walked)
+    end
+    assert.same({ "d/*" }, fs:glob("d/\\*"))
+    local err = raises("NotFoundError", fs.read, fs, "d/no\xff")
+    assert.equal("d/no\xff", err.path)
+    fs:remove("d", { recursive = true })
+    raises("SystemError", fs.write, fs, ("x"):rep(256), "")
+  end)
+end)
+
+describe("directories", function()
+  facades.on(it, "local", "of 100,000 entries are listed and walked",
+    function(_, sb)
+      local fs = sb.fs
+      sb:exec("mkdir big; cd big; seq 1 100000 | xargs touch"):check()
+      assert.equal(100000, #fs:list("big"))
+      local n, seen = 0, {}
+      for entry in fs:walk("big") do
+        n = n + 1
+        seen[entry.name] = true
+      end
+      assert.equal(100000, n)
+      assert.is_true(seen["1"] and seen["100000"])
+      assert.equal(11111, #fs:glob("big/9*"))
+      fs:remove("big", { recursive = true })
+      assert.is_false(fs:exists("big"))
+    end)
+
+  on_each(it, "are reached beyond PATH_MAX", function(_, sb)
+    local fs = sb.fs
+    local name = ("d"):rep(200)
+    local path = name .. ("/" .. name):rep(39)
+    fs:mkdir(path, { parents = true })
+    fs:write(path .. "/f", "deep")
+    assert.equal("deep", fs:read(path .. "/f"))
+    local last, n = nil, 0
+    for entry in fs:walk(name) do
+      last, n = entry.path, n + 1
+    end
+    assert.equal(path .. "/f", last)
+    assert.equal(40, n)
+    assert.same({ path .. "/f" }, fs:glob(name .. "/**/f"))
+    fs:copy(name, "copy", { recursive = true })
+    assert.equal("deep", fs:read("copy" .. path:sub(201) .. "/f"))
+    assert.equal(4, fs:usage(name).bytes)
+    fs:remove(name, { recursive = true })
+    raises("SystemError", fs.mkdir, fs, ("d/"):rep(300) .. "d",
+      { parents = true })
+    raises("SystemError", fs.read, fs, ("d/"):rep(40000))
+  end)
+end)
+
+describe("special files", function()
+  on_each(it, "never make a call wait", function(_, sb)
+    local fs = sb.fs
+    sb:exec("mkfifo fifo; mkdir d; mkfifo d/fifo; ln -s fifo link"):check()
+    raises("InvalidArgumentError", fs.read, fs, "fifo")
+    raises("InvalidArgumentError", fs.read, fs, "link")
+    raises("InvalidArgumentError", fs.write, fs, "fifo", "")
+    raises("InvalidArgumentError", fs.write, fs, "fifo", "", { atomic = false })
+    raises("InvalidArgumentError", fs.append, fs, "fifo", "")
+    raises("InvalidArgumentError", fs.copy, fs, "fifo", "x")
+    raises("InvalidArgumentError", fs.copy, fs, "d", "x", { recursive = true })
+    assert.equal("other", fs:stat("fifo").type)
+    assert.equal(1, fs:usage("fifo").files)
+    fs:chmod("fifo", 384)
+    assert.equal("", leftovers(fs))
+  end)
+end)
+
+describe("a full disk", function()
+  -- What is written in a sandbox of bwrap is in memory, which can be bounded.
+  facades.on(it, "bwrap", "loses nothing, whatever was tried", function(_, sb)
+    local fs = sb.fs
+    fs:write("old", ("o"):rep(512 * KIB))
+    -- The newest comes first in memory.
+    fs:write("tree/b", ("b"):rep(1024 * KIB), { parents = true })
+    fs:write("tree/a", ("a"):rep(256 * KIB))
+    local before = fs:usage(".").bytes
+    local big = ("n"):rep(4096 * KIB)
+    local function full(fn, ...)
+      local err = raises("LimitError", fn, fs, ...)
+      assert.equal("ENOSPC", err.code)
+      assert.equal("", leftovers(fs))
+      return err
+    end
+    local err = full(fs.write, "old", big)
+    assert.equal("old", err.path)
+    assert.truthy(err.message:find("old: writing: ", 1, true), err.message)
+    assert.equal(("o"):rep(512 * KIB), fs:read("old"))
+    full(fs.write, "new", big)
+    assert.is_false(fs:exists("new"))
+    fs:write("filler", ("f"):rep(1536 * KIB))
+    err = full(fs.copy, "tree", "copy", { recursive = true })
+    assert.equal("tree/b", err.path)
+    assert.is_false(fs:exists("copy"))
+    fs:mkdir("copy")
+    err = full(fs.copy, "tree", "copy", { recursive = true, overwrite = true })
+    assert.truthy(err.message:find("1 entries were copied before", 1, true),
+      err.message)
+    assert.is_false(fs:exists("copy/b"))
+    fs:remove("copy", { recursive = true })
+    fs:remove("filler")
+    full(fs.write, "old", big, { atomic = false })
+    fs:write("old", ("o"):rep(512 * KIB), { atomic = false })
+    assert.equal(before, fs:usage(".").bytes)
+  end, { limits = { disk = 4096 * KIB } })
+end)
+
+describe("what may not be written", function()
+  on_each(it, "is left as it was", function(_, sb)
+    local fs = sb.fs
+    fs:write("d/f", "old", { parents = true })
+    fs:write("s", "new")
+    sb:exec("chmod 555 d"):check()
+    if sb:output({ "id", "-u" }) == "0" then
+      return fs:chmod("d", 493) -- root may do everything
+    end
+    raises("PermissionError", fs.write, fs, "d/f", "new")
+    raises("PermissionError", fs.copy, fs, "s", "d/n")
+    raises("PermissionError", fs.symlink, fs, "x", "d/n")
+    raises("PermissionError", fs.mktemp, fs, { parent = "d" })
+    fs:write("d/f", "in place", { atomic = false })
+    assert.equal("in place", fs:read("d/f"))
+    sb:exec("mkdir t; echo 1 > t/a; echo 2 > t/b; chmod 0 t/b"):check()
+    local err = raises("PermissionError", fs.copy, fs, "t", "u",
+      { recursive = true })
+    assert.equal("t/b", err.path)
+    assert.is_false(fs:exists("u"))
+    assert.equal("", leftovers(fs))
+    fs:chmod("d", 493)
+  end)
+end)
+
+describe("a call that is cancelled", function()
+  on_each(it, "leaves nothing of a copy", function(_, sb)
+    local fs = sb.fs
+    sb:exec("mkdir t; cd t; seq 1 5000 | xargs touch"):check()
+    for i = 0, 4 do
+      pcall(fs.copy, fs, "t", "copy", { recursive = true, timeout = i / 200 })
+      fs:remove("copy", { recursive = true, missing_ok = true })
+    end
+    assert.is_true(env.eventually(30, function()
+      return leftovers(fs) == ""
+    end))
+    assert.equal(5000, #fs:list("t"))
+  end)
+end)
+
+describe("the files", function()
+  it("leave nothing behind", nothing_left)
+end)
