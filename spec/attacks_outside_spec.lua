@@ -121,9 +121,9 @@ describe("attack 1:", function()
     end
     local before = backends.first_processes()
     local open <close> = P.open("bwrap")
-    local seen = {}
-    for _ = 1, 10 do
-      open:create()
+    local seen, held = {}, {}
+    for i = 1, 10 do
+      held[i] = open:create() -- what is dropped is closed
     end
     for pid in pairs(backends.first_processes()) do
       if not before[pid] and exists(pid) then
@@ -132,6 +132,7 @@ describe("attack 1:", function()
         seen[uid] = true
       end
     end
+    assert.equal(10, #held)
   end)
 end)
 
