@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "rights.h"
+#include "sys/claim_watch.h"
 
 #define BUCKETS        64u
 #define READ_CHUNK     (64u * 1024)
@@ -86,6 +87,8 @@ static void set_events(pco__link *link, int events) {
     return;
   link->events = events;
   int rc = uv_poll_start(link->poll, events, on_poll);
+  if (rc == 0)
+    rc = pco__claim_watch(&link->loop->uv, link->fd);
   if (rc < 0)
     link_fail(link, pco__error_new(PCO_ECONN, PCO_SOURCE_HOST, NULL,
                                    "watching the agent: %s", uv_strerror(rc)));

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sys/claim_watch.h"
+
 #define TICK_NS UINT64_C(20000000)
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
@@ -37,6 +39,8 @@ static int start_poll(pco__watch *w) {
   int rc = make_poll(w);
   if (rc == 0)
     rc = uv_poll_start(w->poll, w->events, on_poll);
+  if (rc == 0)
+    rc = pco__claim_watch(&w->loop->uv, w->fd);
   if (rc < 0)
     drop_poll(w);
   return rc;

@@ -24,7 +24,7 @@ typedef struct pco__watch {
   pco__timer timer; /* in its place */
 } pco__watch;
 
-/* Makes nothing yet: each watcher costs five system calls. */
+/* Makes nothing yet: each watcher costs six system calls. */
 void pco__watch_init(pco__watch *w, pco__loop *loop, int fd, int events,
                      void (*fn)(pco__watch *w, int status));
 /* Begins to wait; 0, or an error if it cannot wait in either way. */
