@@ -224,6 +224,63 @@ describe("a sync call", function()
   end)
 end)
 
+describe("`<close>`", function()
+  -- A portal in use cannot be closed: a close that fails.
+  local function fail_to_close(err)
+    local sb
+    local ok, raised = pcall(function()
+      local p <close> = portal.open()
+      sb = sync.sandbox({ backend = "null", portal = p })
+      if err then
+        error(err)
+      end
+    end)
+    sb:close()
+    return not ok and raised
+  end
+
+  it("that fails is an error, but none that hides another", function()
+    assert.equal("PCO_EBUSY", fail_to_close().code)
+    local object = { "mine" }
+    assert.is_true(rawequal(object, fail_to_close(object)))
+    assert.equal("text", fail_to_close("text"):match("text$"))
+    local err = raises("InvalidArgumentError", portal.open, 5)
+    assert.is_true(rawequal(err, fail_to_close(err)))
+    assert.equal("PCO_EBUSY", err.suppressed.code)
+  end)
+
+  it("happens at break, goto, return and coroutine.close", function()
+    local list = {}
+    local function open()
+      list[#list + 1] = portal.open()
+      return list[#list]
+    end
+    for _ = 1, 1 do -- luacheck: ignore 512
+      local _ <close> = open()
+      break
+    end
+    do
+      local _ <close> = open()
+      goto out
+    end
+    ::out::
+    pcall(function()
+      local _ <close> = open()
+      return 1
+    end)
+    local co = coroutine.create(function()
+      local _ <close> = open()
+      coroutine.yield()
+    end)
+    coroutine.resume(co)
+    assert.is_false(list[4].closed)
+    coroutine.close(co)
+    for i = 1, 4 do
+      assert.is_true(list[i].closed)
+    end
+  end)
+end)
+
 describe("a stream", function()
   -- How many pieces the command has got rid of, when that changes no more.
   local function settled(P, sb)
