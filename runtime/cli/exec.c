@@ -3,8 +3,8 @@
  * `portico exec`: what exec.lua needs of this program.
  *
  * The script reads the command line, makes the sandbox by the sync facade and
- * waits; here are the bytes (pump.c), the signals (stop.c), and what is known
- * of our own stdio.
+ * waits; here are the bytes (pump.c), the terminal (terminal.c), the signals
+ * (stop.c), and what is known of our own stdio.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@
 #include "exec_lua.h"
 #include "pump.h"
 #include "stop.h"
+#include "terminal.h"
 
 /* ---- our stdio ----------------------------------------------------------- */
 
@@ -41,7 +42,8 @@ static bool is_readable(int fd) {
 }
 
 /* stdio() -> {stdin=, stdout=, stderr=: what there is to connect, one=: stdout
- * and stderr are the same, so their order counts, directory=: stdin is one} */
+ * and stderr are the same, so their order counts, directory=: stdin is one,
+ * terminal=: stdin and stdout are one} */
 static int stdio(lua_State *L) {
   struct stat st;
   lua_newtable(L);
@@ -56,6 +58,9 @@ static int stdio(lua_State *L) {
   lua_setfield(L, -2, "one");
   lua_pushboolean(L, fstat(STDIN_FILENO, &st) == 0 && S_ISDIR(st.st_mode));
   lua_setfield(L, -2, "directory");
+  lua_pushboolean(L, is_readable(STDIN_FILENO) && isatty(STDIN_FILENO) &&
+                         isatty(STDOUT_FILENO));
+  lua_setfield(L, -2, "terminal");
   return 1;
 }
 
@@ -129,14 +134,19 @@ static int real_path(lua_State *L) {
 }
 
 static const luaL_Reg functions[] = {{"attempt", stop_attempt},
+                                     {"begin", terminal_begin},
                                      {"connect", connect_pipes},
+                                     {"emit", terminal_emit},
                                      {"failure", get_failure},
                                      {"finish", finish},
-                                     {"realpath", real_path},
                                      {"hint", hint},
+                                     {"realpath", real_path},
+                                     {"restore", terminal_end},
                                      {"say", say},
                                      {"signal", get_signal},
+                                     {"size", terminal_size},
                                      {"stdio", stdio},
+                                     {"typed", terminal_typed},
                                      {NULL, NULL}};
 
 int cli_exec(lua_State *L, char **args) {
@@ -154,6 +164,7 @@ int cli_exec(lua_State *L, char **args) {
       lua_pushstring(L, args[n]);
     }
     status = lua_pcall(L, n + 1, 1, 0);
+    terminal_restore();
   }
   if (status == LUA_OK)
     return (int)lua_tointeger(L, -1);

@@ -2,13 +2,17 @@
 --
 -- Called with what exec.c offers and the arguments; returns the exit code.
 -- Bytes are passed on by threads of the program (pump.c), from the pipes of the
--- command, which this script asks the core for. The sync facade waits; signals
--- interrupt what is called by `attempt`, and nothing else (stop.c).
+-- command, which this script asks the core for; those of a terminal by this
+-- script (terminal.c). The sync facade waits; signals interrupt what is called
+-- by `attempt`, and nothing else (stop.c).
 
 local host = ...
 
 local OWN, NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT = 125, 126, 127, 124
+local READER_GONE = 141 -- what SIGPIPE would be
 local GRACE = 2 -- seconds from TERM to KILL
+local SLICE = 0.5 -- of a wait, in seconds, after which it begins anew
+local GLANCE = 0.02 -- the same while keys cannot be passed on
 
 -- A problem of the command line: raised, and reported without a traceback.
 local function refuse(format, ...)
@@ -177,6 +181,20 @@ local OPTIONS = {
     end,
   },
   {
+    "pty", nil, "give it a terminal, also if stdin and stdout are none",
+    "portico exec --pty -- ls --color",
+    function(plan)
+      plan.pty = true
+    end,
+  },
+  {
+    "no-pty", nil, "no terminal, though stdin and stdout are one",
+    "portico exec --no-pty -- ls",
+    function(plan)
+      plan.pty = false
+    end,
+  },
+  {
     "timeout", "SECONDS", "end it after that time, with exit code 124",
     "portico exec --timeout 5m -- make check",
     function(plan, text, name)
@@ -246,6 +264,9 @@ local HELP_TAIL = [[
 Sizes may have k, M, G or T behind them (1024 each), times s, m, h or d.
 --name VALUE and --name=VALUE are the same. --env, --mount and --setting may be
 given several times.
+
+Where stdin and stdout are a terminal the command has one, too: all keys are
+its own then, Ctrl-C as well. Else Ctrl-C ends it.
 
 stdin is read before the command asks for it, up to what a pipe holds (64 KiB):
 in a loop that reads from the same file, write </dev/null.
@@ -438,10 +459,22 @@ local function outcome(plan, ok, result)
   return OWN
 end
 
+-- Waits for the end; nothing if a signal or a failure came first.
+local function await_end(process)
+  while true do
+    local ok, result = host.attempt(process.wait, process, { timeout = SLICE })
+    if ok == nil and (host.signal() or host.failure()) then
+      return nil
+    elseif ok or (ok == false and result.code ~= "PCO_ECALLTIMEOUT") then
+      return ok, result
+    end
+  end
+end
+
 -- Waits for the command, then for its output to be passed on. Killed or out of
 -- time it must be over some time, even if nobody reads.
 local function supervise(plan, process)
-  local ok, result = host.attempt(process.wait, process)
+  local ok, result = await_end(process)
   if ok == nil then
     kill(plan, process)
   end
@@ -456,11 +489,99 @@ local function supervise(plan, process)
   return outcome(plan, ok, result)
 end
 
+-- ---- with a terminal -------------------------------------------------------
+
+-- Passes keys on, as far as they are taken at once; returns what is left.
+local function pass_keys(process, keys)
+  if keys == "" then
+    keys = host.typed()
+  end
+  if not keys then
+    if keys == false then
+      pcall(process.close_stdin, process)
+    end
+    return ""
+  end
+  local ok, err = pcall(process.write, process, keys, { timeout = GLANCE })
+  if ok or err.code ~= "PCO_ECALLTIMEOUT" then
+    return "" -- after its end nobody wants them
+  end
+  return keys:sub((err.written or 0) + 1)
+end
+
+local function follow_size(process, last)
+  local cols, rows = host.size()
+  if cols and (cols ~= last.cols or rows ~= last.rows) then
+    last.cols, last.rows = cols, rows
+    pcall(process.resize, process, cols, rows)
+  end
+end
+
+-- Shows output until its end. Returns true then; false and why if it cannot be
+-- shown; nothing after a signal.
+local function converse(process, last_size)
+  local keys = ""
+  while true do
+    keys = pass_keys(process, keys)
+    follow_size(process, last_size)
+    local ok, chunk = host.attempt(process.read, process,
+      { timeout = keys == "" and SLICE or GLANCE })
+    if ok and not chunk then
+      return true
+    elseif ok == false and chunk.code ~= "PCO_ECALLTIMEOUT" then
+      return true -- wait() tells the same
+    elseif ok then
+      local shown, why, number = host.emit(chunk.data)
+      if shown == nil and why then
+        return false, why, number
+      end
+    end
+    if host.signal() then
+      return nil
+    end
+  end
+end
+
+local EPIPE = 32
+
+local function supervise_terminal(plan, process)
+  local pty = plan.command.pty
+  host.begin(plan.reads)
+  local shown, why, number = converse(process,
+    { cols = pty.cols, rows = pty.rows })
+  local ok, result
+  if shown then
+    ok, result = await_end(process)
+  end
+  if ok == nil then
+    kill(plan, process)
+  end
+  host.restore()
+  if shown == false and number == EPIPE then
+    return READER_GONE
+  elseif shown == false then
+    host.say("cannot write to stdout: " .. why)
+    return OWN
+  elseif ok == nil then
+    return signal_code()
+  end
+  return outcome(plan, ok, result)
+end
+
+-- ---- the beginning ---------------------------------------------------------
+
 -- What the command's stdio is, by what there is here.
 local function connect_options(plan)
   local here, command = host.stdio(), plan.command
   if here.directory and here.stdin then
     refuse("stdin is a directory, which nobody can read")
+  end
+  plan.reads = here.stdin
+  if plan.pty or (plan.pty == nil and here.terminal) then
+    local cols, rows = host.size()
+    command.pty = { cols = cols, rows = rows }
+    command.env.TERM = command.env.TERM or os.getenv("TERM")
+    return
   end
   command.stdin = here.stdin and "pipe" or "null"
   command.stdout = here.stdout and "pipe" or "null"
@@ -475,6 +596,9 @@ local function run_in(plan, sandbox)
   elseif not ok then
     report(process)
     return start_code(plan, process)
+  end
+  if plan.command.pty then
+    return supervise_terminal(plan, process)
   end
   local core = require("portico.core").sync
   local connected, err = pcall(function()

@@ -109,8 +109,7 @@ const char *pump_failure(void) {
 
 /* ---- reading and writing ------------------------------------------------- */
 
-/* As read(2), for descriptors that others may have made non-blocking. */
-static ssize_t read_some(int fd, char *data, size_t size) {
+ssize_t pump_read(int fd, char *data, size_t size) {
   for (;;) {
     ssize_t n = read(fd, data, size);
     if (n >= 0 || (errno != EAGAIN && errno != EINTR))
@@ -175,7 +174,7 @@ static bool await_output(pump *p) {
 static bool pass_output(pump *p, int fd) {
   if (!await_output(p))
     return false;
-  ssize_t n = read_some(p->from, p->buffer, sizeof p->buffer);
+  ssize_t n = pump_read(p->from, p->buffer, sizeof p->buffer);
   if (n <= 0)
     return false;
   if (p->ended)
@@ -225,7 +224,7 @@ static bool is_end(ssize_t n, int fd) {
 static bool pass_input(pump *p) {
   if (!await_input(p))
     return false;
-  ssize_t n = read_some(p->from, p->buffer, sizeof p->buffer);
+  ssize_t n = pump_read(p->from, p->buffer, sizeof p->buffer);
   if (n > 0)
     return write_all(p->to, p->buffer, (size_t)n) == 0;
   if (!is_end(n, p->from))
@@ -248,14 +247,18 @@ static void *pump_in(void *arg) {
 
 /* ---- the beginning and the end ------------------------------------------- */
 
-static int start_thread(void *(*run)(void *arg), pump *p) {
+int pump_thread(void *(*run)(void *arg), void *arg) {
   pthread_attr_t attr;
   pthread_t thread;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_init(&attr);
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attr, STACK_SIZE);
-  int rc = pthread_create(&thread, &attr, run, p);
+  int rc = pthread_create(&thread, &attr, run, arg);
   pthread_attr_destroy(&attr);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return -rc;
 }
 
@@ -268,23 +271,19 @@ static int start_one(int i, int pipe) {
   pump *p = &pumps[i];
   p->from = i == 0 ? STDIN_FILENO : pipe;
   p->to = i == 0 ? pipe : i;
-  int rc = start_thread(i == 0 ? pump_in : pump_out, p);
+  int rc = pump_thread(i == 0 ? pump_in : pump_out, p);
   if (rc == 0 && i > 0)
     n_outputs++;
   return rc;
 }
 
 int pump_start(const int pipes[3]) {
-  sigset_t all, before;
   main_thread = pthread_self();
   ended_event = eventfd(0, EFD_CLOEXEC);
   done_event = eventfd(0, EFD_CLOEXEC);
   int rc = ended_event < 0 || done_event < 0 ? -errno : 0;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   for (int i = 0; i < 3 && rc == 0; i++)
     rc = start_one(i, pipes[i]);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return rc; /* what is left open after a failure, the end of the program
                 closes: it follows at once */
 }

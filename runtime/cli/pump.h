@@ -7,6 +7,7 @@
 #define PCO_CLI_PUMP_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* What pump_finish found. */
 enum {
@@ -34,5 +35,12 @@ int pump_finish(double seconds);
 /* What could not be read or written ("cannot write to stdout: No space left on
  * device"), or NULL.  The main thread gets a SIGURG when it comes up. */
 const char *pump_failure(void);
+
+/* Starts a thread that takes no signals and ends with the program.  Returns 0,
+ * or a negative errno. */
+int pump_thread(void *(*run)(void *arg), void *arg);
+
+/* As read(2), also of a descriptor that somebody has made non-blocking. */
+ssize_t pump_read(int fd, char *data, size_t size);
 
 #endif /* PCO_CLI_PUMP_H */

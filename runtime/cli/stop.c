@@ -4,7 +4,8 @@
  *
  * As for scripts (call.c) the handler sets a hook, which Portico's waits look
  * at; but only while something is attempted that may be interrupted, so that
- * the clean-up is not.  Each signal interrupts one attempt: the first the wait
+ * the clean-up is not.  SIGURG and SIGWINCH only wake.  Each other signal
+ * interrupts one attempt: the first the wait
  * for the command, the second that for its end after a TERM.  The third ends
  * the program, and with it, by the sandbox's keepers, all that ran.
  *
@@ -20,13 +21,14 @@
 #include <lauxlib.h>
 
 #include "cli.h"
+#include "terminal.h"
 
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 static lua_State *main_state;
 static volatile sig_atomic_t first;      /* of the stop_signals */
 static volatile sig_atomic_t stops;      /* how many came */
-static volatile sig_atomic_t interrupts; /* the same with SIGURG */
+static volatile sig_atomic_t interrupts; /* with those that only wake */
 static volatile sig_atomic_t seen;       /* interrupts that were told */
 static volatile sig_atomic_t attempting;
 
@@ -44,21 +46,27 @@ static void raise_other(lua_State *L, lua_Debug *ar) {
 
 static void on_signal(int signo) {
   interrupts = interrupts + 1;
-  if (signo != SIGURG) {
+  if (signo != SIGURG && signo != SIGWINCH) {
     if (!first)
       first = signo;
     stops = stops + 1;
-    if (stops > 2)
+    if (stops > 2) {
+      terminal_restore();
       _exit(128 + first);
+    }
   }
   if (attempting)
     lua_sethook(main_state, interrupts & 1 ? raise_one : raise_other,
                 LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
 }
 
+void stop_wake_on(int signo) {
+  cli_set_handler(signo, on_signal);
+}
+
 void stop_watch(lua_State *L) {
   main_state = L;
-  cli_set_handler(SIGURG, on_signal);
+  stop_wake_on(SIGURG);
   for (size_t i = 0; i < sizeof stop_signals / sizeof stop_signals[0]; i++) {
     struct sigaction before;
     sigaction(stop_signals[i], NULL, &before);
