@@ -5,9 +5,9 @@
  * As for scripts (call.c) the handler sets a hook, which Portico's waits look
  * at; but only while something is attempted that may be interrupted, so that
  * the clean-up is not.  SIGURG and SIGWINCH only wake.  Each other signal
- * interrupts one attempt: the first the wait
- * for the command, the second that for its end after a TERM.  The third ends
- * the program, and with it, by the sandbox's keepers, all that ran.
+ * interrupts one attempt: the first the wait for the command, the second that
+ * for its end after a TERM.  The third ends the program, and with it, by the
+ * sandbox's keepers, all that ran.
  *
  * Everything here belongs to the main thread, on which all handlers run.
  */
@@ -32,8 +32,11 @@ static volatile sig_atomic_t interrupts; /* with those that only wake */
 static volatile sig_atomic_t seen;       /* interrupts that were told */
 static volatile sig_atomic_t attempting;
 
+/* Before the call of what waits, not behind it: a result that is on its way, a
+ * chunk of output perhaps, must not be lost. */
 static void raise_one(lua_State *L, lua_Debug *ar) {
-  (void)ar;
+  if (ar->event != LUA_HOOKCALL && ar->event != LUA_HOOKTAILCALL)
+    return;
   lua_sethook(L, NULL, 0, 0);
   luaL_error(L, "interrupted!");
 }
