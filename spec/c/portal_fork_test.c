@@ -18,6 +18,15 @@ enum { CHILD_MAY_HAVE_THREADS = 0 };
 enum { CHILD_MAY_HAVE_THREADS = 1 };
 #endif
 
+/* The allocator of the address sanitizer may be locked by a portal's thread in
+ * the moment of a fork, and stays so in the child: there the child only ends,
+ * after a fork in a call.  (glibc's takes care of that.) */
+#if defined(__SANITIZE_ADDRESS__)
+enum { CHILD_MAY_ALLOCATE = 0 };
+#else
+enum { CHILD_MAY_ALLOCATE = 1 };
+#endif
+
 /* The backend that all is tried on. */
 static const char *backend;
 
@@ -96,6 +105,8 @@ static lua_State *new_state(void) {
   lua_register(L, "done", done);
   lua_pushboolean(L, CHILD_MAY_HAVE_THREADS);
   lua_setglobal(L, "THREADS");
+  lua_pushboolean(L, CHILD_MAY_ALLOCATE);
+  lua_setglobal(L, "ALLOCATES");
   lua_host_run(L, helpers);
   return L;
 }
@@ -130,21 +141,22 @@ static void test_open_objects(void) {
                               "  P.run(raises, 'PCO_EFORKED', t.exec, t, 'x')\n"
                               "end))\n"),
               backend, "the child is refused what is the parent's");
-  lua_host_ok(lua_host_run(
-                  L,
-                  "assert(in_child(function()\n"
-                  "  local id = s.id\n"
-                  "  do local _ <close> = t end\n"
-                  "  for _, o in ipairs{it, p, s, b, q, t} do\n"
-                  "    assert(o:close() == false and o.closed == true)\n"
-                  "  end\n"
-                  "  anew()\n"
-                  "  local b <close> = S.open(BACKEND)\n"
-                  "  assert(not pcall(b.destroy, b, id) or not b:destroy(id))\n"
-                  "  s, t, p, it = nil\n"
-                  "  collectgarbage() collectgarbage()\n"
-                  "end))\n"),
-              backend, "the child may close it, and begins anew");
+  lua_host_ok(
+      lua_host_run(L, "assert(in_child(function()\n"
+                      "  local id = s.id\n"
+                      "  do local _ <close> = t end\n"
+                      "  for _, o in ipairs{it, p, s, b, q, t} do\n"
+                      "    assert(o:close() == false and o.closed == true)\n"
+                      "  end\n"
+                      "  anew()\n"
+                      "  P.run(function()\n"
+                      "    local b <close> = P.open(BACKEND)\n"
+                      "    assert(b:destroy(id) == false)\n"
+                      "  end)\n"
+                      "  s, t, p, it = nil\n"
+                      "  collectgarbage() collectgarbage()\n"
+                      "end))\n"),
+      backend, "the child may close it, and begins anew");
   lua_host_ok(lua_host_run(L, "assert(in_child(function()\n"
                               "  assert(in_child(anew))\n"
                               "  anew()\n"
@@ -214,7 +226,7 @@ static void test_inside(void) {
         "if child then\n"
         "  if ok or e.code ~= 'PCO_EFORKED' then done(1) end\n"
         "  if s:close() ~= false then done(2) end\n"
-        "  done(pcall(anew) and 0 or 3)\n"
+        "  done((not ALLOCATES or pcall(anew)) and 0 or 3)\n"
         "end\n"
         "assert(ok and e.code == 6, e)\n"
         "assert(s:output'echo y' == 'y' and s:close())\n");
@@ -231,5 +243,7 @@ int main(int argc, char **argv) {
   (void)argc;
   if (!CHILD_MAY_HAVE_THREADS)
     printf("# forked children try no portals under this sanitizer\n");
+  if (!CHILD_MAY_ALLOCATE)
+    printf("# children forked in a call only end under this sanitizer\n");
   return lua_host_each(argv[0], "a host that forks", tests);
 }
