@@ -58,12 +58,13 @@ describe("the facade files", function()
   it("delegate to every operation that the core declares", function()
     for name, path in pairs({ async = ASYNC_FILE, sync = SYNC_FILE }) do
       local side, log = recorded(name, path)
-      local used = {
-        class = true, metatable = true,
-        -- lua/portico/task.lua and lua/portico/portal.lua
-        task_all = true, portal_open = true, portal_close = true,
-      }
+      local used = { class = true, metatable = true }
       for _, op in pairs(parity.trace({}, side, log)) do
+        used[op] = true
+      end
+      local extra, extra_log = recorded(name, name == "async"
+        and "lua/portico/task.lua" or "lua/portico/portal.lua")
+      for _, op in pairs(parity.trace({}, extra, extra_log)) do
         used[op] = true
       end
       for op in pairs(recorder.operations(name)) do
@@ -251,14 +252,49 @@ describe("the live facades", function()
   it("wait only in tasks: portico.task", function()
     local task = require("portico.task")
     local waiting = marked_async("lua/portico/task.lua")
-    for name, fn in pairs(task) do
-      local ok, err = pcall(fn, name == "sleep" and 0
-        or name == "all" and { function() end } or function() end)
+    local function nothing() end
+    local objects = {
+      Event = task.event(), Semaphore = task.semaphore(1),
+      Channel = task.channel(1),
+    }
+    task.run(task.scope, function(scope)
+      objects.Scope, objects.Task = scope, task.current()
+      local permit = objects.Semaphore:acquire()
+      objects.Permit = permit
+    end)
+    local args = {
+      all = { { nothing } }, first = { { nothing } }, semaphore = { 1 },
+      channel = { 1 }, sleep = { 0 }, timeout = { 1, nothing },
+      ["Channel.send"] = { 1 },
+    }
+    local count = 0
+    local function try(path, fn, object)
+      local given = args[path] or { not object and nothing or nil }
+      local ok, err
+      if object then
+        ok, err = pcall(fn, object, table.unpack(given))
+      else
+        ok, err = pcall(fn, table.unpack(given))
+      end
       local refused = not ok and errors.is(err, "UsageError")
         and err.code == "PCO_ENOTASK"
-      assert.equal(waiting[name] or false, refused,
-        name .. ": " .. tostring(err))
+      assert.equal(waiting[path] or false, refused,
+        path .. ": " .. tostring(err))
+      count = count + 1
     end
+    for name, member in pairs(task) do
+      if type(member) == "function" then
+        try(name, member)
+      elseif name ~= "Channel" then
+        for method, fn in pairs(member) do
+          try(name .. "." .. method, fn, objects[name])
+        end
+      end
+    end
+    for _, method in ipairs({ "send", "receive", "values", "close" }) do
+      try("Channel." .. method, task.Channel[method], objects.Channel)
+    end
+    assert.is_true(count >= 30, count)
   end)
 
   it("close outside of tasks", function()

@@ -47,6 +47,7 @@ static const struct {
      "it belongs to the parent process"},
     {PCO_EFACADE, "PCO_EFACADE", "UsageError", "an object of the other facade"},
     {PCO_EDOT, "PCO_EDOT", "UsageError", "called with a dot"},
+    {PCO_ESCOPE, "PCO_ESCOPE", "UsageError", "this scope has ended"},
     {PCO_ETIMEDOUT, "PCO_ETIMEDOUT", "TimeoutError",
      "the command ran out of time"},
     {PCO_ECALLTIMEOUT, "PCO_ECALLTIMEOUT", "TimeoutError",

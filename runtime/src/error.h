@@ -33,7 +33,8 @@ enum {
   PCO_ETIMEDOUT = -11016,    /* a command ran out of time */
   PCO_ECALLTIMEOUT = -11017, /* a call ran out of time */
   PCO_EEXIT = -11018,        /* check: a non-zero exit; ExitError */
-  PCO_ECONN = -11019         /* the connection to the agent broke */
+  PCO_ECONN = -11019,        /* the connection to the agent broke */
+  PCO_ESCOPE = -11020        /* a scope used after it ended, or over a yield */
 };
 
 typedef struct pco__error {

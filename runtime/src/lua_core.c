@@ -9,7 +9,10 @@
 
 #include "exit_error.h"
 #include "lua_args.h"
+#include "lua_channel.h"
+#include "lua_coroutine.h"
 #include "lua_error.h"
+#include "lua_scope.h"
 #include "lua_state.h"
 #include "plugin_loader.h"
 
@@ -17,7 +20,8 @@
 #  define PCO_VERSION "0.1.0"
 #endif
 
-static const char binding_key = 0;
+static const char binding_key = 0; /* the module's table */
+static const char pointer_key = 0; /* the binding, for pco__lua_find */
 
 /* ---- small functions of the module --------------------------------------- */
 
@@ -33,7 +37,9 @@ static int class_kind(lua_State *L) {
 static int core_class(lua_State *L) {
   pco__note_facade(L);
   pco__push_metatable(L, class_kind(L), pco__is_sync(L));
-  lua_getfield(L, -1, "__index");
+  /* Tasks keep their class there: their __index is a function. */
+  if (lua_getfield(L, -1, "class") == LUA_TNIL)
+    lua_getfield(L, -2, "__index");
   return 1;
 }
 
@@ -212,6 +218,7 @@ static pco__lua *push_binding(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   pco__list_init(&lua->ready);
+  pco__list_init(&lua->turn);
   pco__list_init(&lua->tasks);
   int rc = pco__runtime_init(&lua->runtime);
   if (rc < 0)
@@ -219,6 +226,17 @@ static pco__lua *push_binding(lua_State *L) {
   sigaction(SIGINT, NULL, &lua->on_interrupt);
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   lua->main = lua_tothread(L, -1);
+  lua_pop(L, 1);
+  lua_pushlightuserdata(L, lua);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &pointer_key);
+  lua_pushlightuserdata(L, &lua->running);
+  lua_setfield(L, LUA_REGISTRYINDEX, "portico.running");
+  return lua;
+}
+
+pco__lua *pco__lua_find(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &pointer_key);
+  pco__lua *lua = (pco__lua *)lua_touserdata(L, -1);
   lua_pop(L, 1);
   return lua;
 }
@@ -245,8 +263,25 @@ static void push_facade(lua_State *L, int binding, bool sync) {
   add_functions(L, binding, pco__object_functions, sync);
   add_functions(L, binding, pco__run_functions, sync);
   add_functions(L, binding, pco__wait_functions, sync);
-  add_functions(L, binding, sync ? pco__portal_functions : pco__task_functions,
-                sync);
+  if (sync) {
+    add_functions(L, binding, pco__portal_functions, sync);
+    return;
+  }
+  pco__init_task_class(L);
+  pco__init_scope_class(L);
+  pco__init_channel_classes(L);
+  add_functions(L, binding, pco__task_functions, sync);
+  add_functions(L, binding, pco__turn_functions, sync);
+  add_functions(L, binding, pco__scope_functions, sync);
+  add_functions(L, binding, pco__event_functions, sync);
+  add_functions(L, binding, pco__channel_functions, sync);
+  add_functions(L, binding, pco__dump_functions, sync);
+}
+
+/* The functions of portico.coroutine: of no facade, with the same upvalues. */
+static void push_coroutines(lua_State *L, int binding) {
+  lua_newtable(L);
+  add_functions(L, binding, pco__coroutine_functions, false);
 }
 
 /* Pushes code name -> class name. */
@@ -279,6 +314,8 @@ int pco_lua_open(lua_State *L) {
   lua_setfield(L, -2, "async");
   push_facade(L, binding, true);
   lua_setfield(L, -2, "sync");
+  push_coroutines(L, binding);
+  lua_setfield(L, -2, "coroutines");
   pco__push_error_classes(L);
   lua_setfield(L, -2, "error_classes");
   push_codes(L);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lua_coroutine.h"
 #include "lua_table.h"
 
 static const char classes_key = 0;
@@ -77,24 +78,29 @@ static bool is_facade(lua_State *L, int idx, const char *source) {
   return false;
 }
 
-/* Pushes "file:line" of the first Lua frame outside Portico, or nil. */
-static void push_where(lua_State *L) {
-  lua_Debug ar;
+bool pco__first_script_frame(lua_State *L, lua_State *co, lua_Debug *ar) {
+  luaL_checkstack(L, 6, "out of stack");
+  int top = lua_gettop(L);
+  bool found = false;
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &facade_key) != LUA_TTABLE) {
     lua_pop(L, 1);
     lua_newtable(L);
   }
-  int facades = lua_gettop(L);
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0 && !is_facade(L, facades, ar.source)) {
-      lua_pushfstring(L, "%s:%d", ar.short_src, ar.currentline);
-      lua_remove(L, facades);
-      return;
-    }
+  for (int level = 0; !found && lua_getstack(co, level, ar); level++) {
+    lua_getinfo(co, "Sl", ar);
+    found = ar->currentline > 0 && !is_facade(L, top + 1, ar->source);
   }
-  lua_settop(L, facades - 1);
-  lua_pushnil(L);
+  lua_settop(L, top);
+  return found;
+}
+
+/* Pushes "file:line" of the first Lua frame outside Portico, or nil. */
+static void push_where(lua_State *L) {
+  lua_Debug ar;
+  if (pco__first_script_frame(L, L, &ar))
+    lua_pushfstring(L, "%s:%d", ar.short_src, ar.currentline);
+  else
+    lua_pushnil(L);
 }
 
 /* ---- objects ------------------------------------------------------------- */
@@ -139,13 +145,23 @@ static void push_chain(lua_State *L, const pco__error *err) {
     lua_setfield(L, -2, "cause");
 }
 
+/* Pushes the traceback of L, of the coroutines around it, and where the task
+ * was spawned. */
+static void push_traceback(lua_State *L, int level) {
+  luaL_checkstack(L, LUA_MINSTACK, "out of stack");
+  luaL_traceback(L, L, NULL, level);
+  pco__lua *lua = pco__lua_find(L);
+  if (lua)
+    pco__outer_traceback(L, lua, L);
+}
+
 void pco__push_error(lua_State *L, pco__error *err, const char *operation) {
   push_chain(L, err);
   pco__error_free(err);
   pco__set_string(L, "operation", operation);
   push_where(L);
   lua_setfield(L, -2, "where");
-  luaL_traceback(L, L, NULL, 0);
+  push_traceback(L, 0);
   lua_setfield(L, -2, "traceback");
 }
 
@@ -205,11 +221,41 @@ bool pco__is_error(lua_State *L, int idx) {
   return is;
 }
 
+/* Pushes a string field of the error object at idx, or nothing. */
+static const char *string_field(lua_State *L, int idx, const char *name) {
+  lua_pushstring(L, name);
+  if (lua_rawget(L, idx) == LUA_TSTRING)
+    return lua_tostring(L, -1);
+  return NULL;
+}
+
+void pco__push_description(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  luaL_checkstack(L, 8, "out of stack");
+  int top = lua_gettop(L);
+  lua_pushnil(L); /* the place of the text */
+  if (pco__is_error(L, idx)) {
+    lua_getmetatable(L, idx);
+    const char *class_name = string_field(L, top + 2, "name");
+    const char *code = string_field(L, idx, "code");
+    const char *message = string_field(L, idx, "message");
+    lua_pushfstring(L, "%s %s: %s", class_name, code ? code : "",
+                    message ? message : "");
+  } else if (lua_isstring(L, idx)) {
+    lua_pushvalue(L, idx);
+    lua_tostring(L, -1); /* a number becomes text, the copy only */
+  } else {
+    lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, idx));
+  }
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+}
+
 int pco__traceback_handler(lua_State *L) {
   if (pco__is_error(L, 1)) {
     lua_pushliteral(L, "traceback");
     if (lua_rawget(L, 1) == LUA_TNIL) {
-      luaL_traceback(L, L, NULL, 1);
+      push_traceback(L, 1);
       lua_setfield(L, 1, "traceback");
     }
   }

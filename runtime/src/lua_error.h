@@ -20,6 +20,11 @@ void pco__add_context(lua_State *L, int self);
 bool pco__is_error(lua_State *L, int idx);
 /* Message handler: adds a traceback to an error object that has none. */
 int pco__traceback_handler(lua_State *L);
+/* Finds the first Lua frame outside of Portico's own files on the stack of co;
+ * L is the state that runs.  False: there is none. */
+bool pco__first_script_frame(lua_State *L, lua_State *co, lua_Debug *ar);
+/* Pushes a line about any error value, without calling any Lua. */
+void pco__push_description(lua_State *L, int idx);
 /* Pushes the table of error classes, name to class, kept in the registry. */
 void pco__push_error_classes(lua_State *L);
 /* Notes where the facades' files are, so that `where` skips their frames; the

@@ -19,8 +19,9 @@
 #define FIRST_COLLECTION 32 /* see pco__collect_unclosed */
 
 const char *const pco__class_names[PCO__N_CLASSES] = {
-    "Backend", "Sandbox",    "Process", "Iterator",
-    "Portal",  "FileSystem", "Result"};
+    "Backend",    "Sandbox", "Process", "Iterator", "Portal",
+    "FileSystem", "Result",  "Task",    "Scope",    "Event",
+    "Semaphore",  "Permit",  "Channel"};
 
 static const char handle_key = 0;   /* in an object: its handle */
 static const char children_key = 0; /* in a Backend: its Sandboxes, weakly */
@@ -190,6 +191,31 @@ pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
   pco__push_metatable(L, kind, sync);
   lua_setmetatable(L, -2);
   return h;
+}
+
+void pco__set_class(lua_State *L, int kind) {
+  pco__push_metatable(L, kind, false);
+  lua_setmetatable(L, -2);
+}
+
+void *pco__userdata_at(lua_State *L, int idx, int kind) {
+  void *p = lua_touserdata(L, idx);
+  if (!p || lua_type(L, idx) != LUA_TUSERDATA || !lua_getmetatable(L, idx))
+    return NULL;
+  pco__push_metatable(L, kind, false);
+  bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return same ? p : NULL;
+}
+
+void *pco__check_userdata(lua_State *L, int kind, const char *operation) {
+  void *p = pco__userdata_at(L, 1, kind);
+  const char *dot = strrchr(operation, '.');
+  if (!p)
+    pco__raise_new(L, PCO_EDOT, operation,
+                   "called without its %s: write object:%s(...), with a colon",
+                   pco__class_names[kind], dot ? dot + 1 : operation);
+  return p;
 }
 
 pco__handle *pco__handle_at(lua_State *L, int idx) {

@@ -25,19 +25,36 @@
 #include "runtime.h"
 #include "sandbox.h"
 
+/* What runs now, for a handler of SIGINT, which may set a hook there.  The
+ * portico command finds it in the registry, under "portico.running". */
+typedef struct pco__interruptible {
+  lua_State *volatile co; /* NULL: nothing but the main thread */
+} pco__interruptible;
+
 typedef struct pco__lua {
   pco__runtime runtime;
   struct sigaction on_interrupt; /* the host's, for SIGINT, at our start */
   lua_State *main;               /* the main thread */
   pco__node ready;               /* of pco__task.node: to be resumed */
+  pco__node turn;                /* the same: before the loop is served again */
   struct pco__task *current;     /* whose Lua code runs now */
-  pco__node tasks;               /* of pco__task.all: not ended */
-  int n_tasks;                   /* of these */
-  bool driving;                  /* inside run() */
-  int nested;     /* callbacks around what runs outside of tasks */
-  int unclosed;   /* objects that hold more than memory */
-  int collect_at; /* so many of them are looked through for garbage */
+  struct pco__level *level;      /* the coroutine of it that runs; see
+                                    lua_coroutine.h */
+  pco__interruptible running;
+  pco__node tasks; /* of pco__task.all: not ended */
+  int n_tasks;     /* of these */
+  int n_outside;   /* waits that something outside of Lua will end */
+  int n_cancelled; /* tasks and scopes that are */
+  unsigned n_made; /* tasks, ever */
+  bool suspending; /* a wait is on its way to the scheduler */
+  bool driving;    /* inside run() */
+  int nested;      /* callbacks around what runs outside of tasks */
+  int unclosed;    /* objects that hold more than memory */
+  int collect_at;  /* so many of them are looked through for garbage */
 } pco__lua;
+
+/* The binding of a state, where there are no upvalues; NULL: not loaded. */
+pco__lua *pco__lua_find(lua_State *L);
 
 /* The binding of the running C function, and its facade. */
 pco__lua *pco__lua_of(lua_State *L);
@@ -53,6 +70,12 @@ enum {
   PCO__PORTAL,
   PCO__FILESYSTEM,
   PCO__RESULT,
+  PCO__TASK, /* from here: userdata without a handle, of tasks only */
+  PCO__SCOPE,
+  PCO__EVENT,
+  PCO__SEMAPHORE,
+  PCO__PERMIT,
+  PCO__CHANNEL,
   PCO__N_CLASSES
 };
 extern const char *const pco__class_names[PCO__N_CLASSES];
@@ -91,6 +114,12 @@ void pco__push_metatable(lua_State *L, int kind, bool sync);
  * not know the weight of a thread or a process, so it is told when there are
  * twice as many as it left the last time. */
 void pco__collect_unclosed(lua_State *L, pco__lua *lua);
+/* Gives the userdata on top the metatable of a class of tasks. */
+void pco__set_class(lua_State *L, int kind);
+/* The userdata of that class at idx, or NULL. */
+void *pco__userdata_at(lua_State *L, int idx, int kind);
+/* The same for the self at 1; raises UsageError for a call with a dot. */
+void *pco__check_userdata(lua_State *L, int kind, const char *operation);
 /* The handle of the object at idx, or NULL. */
 pco__handle *pco__handle_at(lua_State *L, int idx);
 /* Checks argument 1 of `operation` (a method of class `kind`): raises
@@ -131,8 +160,13 @@ extern const pco__core_function pco__backend_functions[];
 extern const pco__core_function pco__sandbox_functions[];
 extern const pco__core_function pco__process_functions[];
 extern const pco__core_function pco__fs_functions[];
-extern const pco__core_function pco__task_functions[];   /* async only */
-extern const pco__core_function pco__portal_functions[]; /* sync only */
+extern const pco__core_function pco__task_functions[];    /* async only */
+extern const pco__core_function pco__turn_functions[];    /* async only */
+extern const pco__core_function pco__scope_functions[];   /* async only */
+extern const pco__core_function pco__event_functions[];   /* async only */
+extern const pco__core_function pco__channel_functions[]; /* async only */
+extern const pco__core_function pco__dump_functions[];    /* async only */
+extern const pco__core_function pco__portal_functions[];  /* sync only */
 extern const pco__core_function pco__object_functions[];
 extern const pco__core_function pco__wait_functions[];
 extern const pco__core_function pco__run_functions[];

@@ -2,50 +2,162 @@
 /*
  * Tasks: coroutines that the runtime resumes when what they wait for is there.
  *
+ *   lua_task.c       their life, and their objects in Lua
+ *   lua_sched.c      who is resumed when; run()
+ *   lua_scope.c      groups of tasks that end before what opened them does
+ *   lua_cancel.c     who is cancelled, and how a wait hears of it
+ *   lua_coroutine.c  coroutines of the script inside a task
+ *   lua_dump.c       telling who waits for what
+ *
  * libuv's callbacks never run Lua: they complete ops, the loop's done list
- * queues their tasks, and the scheduler resumes these from run().  A task waits
- * only in its own coroutine, for one op or for its children.
+ * queues their tasks, and the scheduler resumes these from run().
+ *
+ * Who owns whom: a task is a userdata, anchored in the registry under its own
+ * address until it has ended (a failed one until its scope has raised the
+ * error).  A scope is a userdata on the stack of the function that opened it.
+ * Both are in lists of each other, which they leave before they are let go.
  */
 #ifndef PCO_LUA_TASK_H
 #define PCO_LUA_TASK_H
 
 #include "lua_state.h"
 
+/* What a task waits for; PCO__WAITS_TURN: only for the others to have one. */
+typedef enum pco__wait {
+  PCO__NO_WAIT,
+  PCO__WAITS_OP,
+  PCO__WAITS_SLEEP,
+  PCO__WAITS_TURN,
+  PCO__WAITS_TASK,
+  PCO__WAITS_SCOPE,
+  PCO__WAITS_EVENT,
+  PCO__WAITS_PERMIT,
+  PCO__WAITS_SEND,
+  PCO__WAITS_RECEIVE
+} pco__wait;
+
+/* Why something is cancelled.  A reason, if one was given, is in the registry
+ * under the address of this. */
+typedef struct pco__cancel {
+  int code;  /* PCO_ECANCELED, PCO_EINTERRUPTED, PCO_EDEADLOCK; for a deadline
+                PCO_ECALLTIMEOUT; 0: it is not */
+  bool seen; /* a wait has raised it */
+} pco__cancel;
+
 typedef struct pco__task {
-  pco__node node; /* in lua->ready, or in nothing */
-  pco__node all;  /* in lua->tasks, until it has ended */
-  lua_State *co;  /* anchored in the registry under this task's address */
+  pco__node node;     /* in lua->ready or lua->turn, or in nothing */
+  pco__node all;      /* in lua->tasks, until it has ended */
+  pco__node sibling;  /* in its scope's children, then maybe in its failed */
+  pco__node visit;    /* in the work list of a cancellation */
+  pco__node waiting;  /* in the queue of what it waits for */
+  pco__node awaiters; /* of pco__task.waiting: who awaits this one */
+  lua_State *co;      /* its first coroutine */
+  lua_State *waiter;  /* the coroutine in it that waits: co or one inside */
   pco__lua *lua;
-  pco__op *op; /* that it waits for; the box on its stack owns it */
-  int n_args;  /* for the first resume; then 0 */
+  struct pco__scope *scope;  /* it was spawned in; NULL: of run() itself */
+  struct pco__scope *scopes; /* that it has open, the innermost first */
+  pco__op *op; /* that it waits for; the box on the stack owns it */
+  struct pco__task *awaits; /* that it waits for */
+  const void *target;       /* the object that it waits for, for the dump */
+  struct pco__grace *grace; /* cancelled, and still cleaning up; owned */
+  pco__timer timer;         /* of a sleep or of the time limit of a wait */
+  uint64_t since;           /* it waits; uv_now() */
+  pco__cancel cancel;       /* of this task alone */
+  int n_args;               /* for the first resume; then its results */
+  int n_refused;            /* waits that were refused since it last waited */
+  int n_quick; /* waits that were over at once since it last waited */
+  unsigned id; /* counted by the state */
+  int line;    /* where it was spawned, in the function of its user value */
+  unsigned char wait; /* pco__wait */
   bool started;
   bool ended;
-  bool failed;              /* its one result is the error */
-  int cancel_code;          /* every wait raises it from now on; 0: none */
-  int nested;               /* callbacks around what it runs */
-  struct pco__task *parent; /* waits for its children; or NULL */
-  int children;             /* not ended; of this task */
-  bool orphan;              /* its parent ended first: freed when it ends */
-  bool joining;             /* waits for its children */
-  bool sleeping; /* waits for its timer: no op, which would weigh more than the
-                    rest of a parked task */
-  pco__timer timer;
+  bool failed;    /* its results are false and the error */
+  bool cut;       /* failed, because it was cancelled */
+  bool cared_for; /* somebody took its failure by pawait */
+  bool orphan;    /* nobody takes its results */
+  bool granted;   /* what it waits for is there */
+  bool timed_out; /* its wait took too long */
+  bool lenient;   /* awaits by pawait: the failure is taken care of */
+  bool outside;   /* something outside of Lua will end the wait */
+  bool slow_told; /* that it ran for long was reported */
+  int forced;     /* its wait raises this code, whatever shields it */
+  int nested;     /* callbacks around what it runs */
 } pco__task;
 
+/* User values of a task. */
+enum {
+  PCO__TASK_THREAD = 1,
+  PCO__TASK_SPAWNER,
+  PCO__TASK_NAME,
+  PCO__TASK_VALUE
+};
+
+/* ---- life ---------------------------------------------------------------- */
+
 /* Makes a task of the function and n_args arguments on top of L, which are
- * popped; it is ready.  Owned by the userdata anchored with it. */
+ * replaced by its userdata; it is ready. */
 pco__task *pco__task_new(lua_State *L, pco__lua *lua, int n_args,
-                         pco__task *parent);
-/* Lets the garbage collector have an ended task. */
+                         struct pco__scope *scope);
+/* Lets the garbage collector have a task that nothing of ours needs. */
 void pco__task_free(lua_State *L, pco__task *task);
-/* Cancels: the present wait ends and each later one raises. */
-void pco__task_cancel(pco__task *task, int code);
+/* Pushes the task's object. */
+void pco__task_push(lua_State *L, pco__task *task);
+/* The Task at idx, or NULL. */
+pco__task *pco__task_at(lua_State *L, int idx);
+/* Its coroutine came to its end; the results, an `ok` first, are on top of it.
+ */
+void pco__task_ended(lua_State *L, pco__task *task, int n_results);
+/* Ends a task whose coroutine cannot go on, with the error on top of L, which
+ * is popped. */
+void pco__task_fail(lua_State *L, pco__task *task);
+/* Pushes copies of what a task has ended with, without the `ok`: results, or
+ * the error.  Returns their number. */
+int pco__task_results(lua_State *L, pco__task *task);
+/* Pushes "file:line" of where it was spawned, or nil. */
+void pco__push_spawn_site(lua_State *L, pco__task *task);
+/* Pushes the task's name. */
+void pco__task_push_name(lua_State *L, pco__task *task);
+
+/* Gives the objects their fields; the class is in Lua. */
+void pco__init_task_class(lua_State *L);
+
+/* ---- waiting (lua_sched.c) ----------------------------------------------- */
+
+/* Raises what forbids any wait here: outside run(), where Lua cannot be
+ * suspended, in a coroutine of the stock library. */
+void pco__check_place(lua_State *L, const char *operation);
+/* True if a wait is possible here. */
+bool pco__may_wait(lua_State *L);
+/* True if the scheduler is resuming the wait of L, and nobody else. */
+bool pco__is_resumed(lua_State *L);
+/* Suspends the current task, in L; it is woken by pco__task_grant or by a
+ * cancellation.  `queue` (may be NULL): where it stands meanwhile. */
+int pco__park(lua_State *L, pco__wait wait, pco__node *queue,
+              const void *target, lua_KContext context, lua_KFunction k);
+/* The same for one that has what it wants: it only lets others run. */
+int pco__park_granted(lua_State *L, pco__wait wait, const void *target,
+                      lua_KContext context, lua_KFunction k);
+/* The same with a time limit in ns; negative: none. */
+int pco__park_for(lua_State *L, const char *operation, int64_t ns,
+                  pco__wait wait, pco__node *queue, const void *target,
+                  lua_KContext context, lua_KFunction k);
+/* For the continuation: returns if the wait was granted; raises a foreign
+ * resume, a cancellation, a time limit. */
+void pco__unpark(lua_State *L, const char *operation);
+/* What the task waits for is there. */
+void pco__task_grant(pco__task *task);
+/* To be resumed. */
+void pco__task_ready(pco__task *task);
+/* A wait that was over at once: true if the task should let others run, now
+ * and then. */
+bool pco__task_should_yield(pco__task *task);
 /* Suspends the current task until its op has something; for pco__await. */
-int pco__task_suspend(lua_State *L, pco__task *task, pco__op *op, int box,
-                      lua_KFunction k);
+int pco__task_suspend(lua_State *L, pco__op *op, int box, lua_KFunction k);
 /* The op that the task waits for is gone without having ended: somebody else
  * ended its coroutine, which the scheduler finds out. */
 void pco__task_lost(pco__task *task, const pco__op *op);
+/* Somebody else resumed L: the task that waits in it has to find that out. */
+int pco__raise_foreign(lua_State *L, const char *operation);
 /* Runs the loop without running Lua until the op is done (closing things
  * outside a task); Ctrl-C cancels it.  `hook` was the main thread's before the
  * op began. */

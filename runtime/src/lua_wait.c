@@ -20,6 +20,7 @@
 
 #include "exec.h"
 #include "lua_args.h"
+#include "lua_cancel.h"
 #include "lua_error.h"
 #include "lua_process.h"
 #include "lua_result.h"
@@ -470,6 +471,8 @@ static int finish(lua_State *L, int at) {
   pco__push_error(L, err, op->cls->name);
   pco__add_context(L, 1);
   add_partial(L, op);
+  if (!b->portal)
+    pco__add_reason(L, pco__lua_of(L)->current);
   empty_box(b);
   return lua_error(L);
 }
@@ -483,9 +486,7 @@ static bool is_done(const box *b) {
 static int raise_foreign(lua_State *L, box *b) {
   const char *name = b->op->cls->name;
   empty_box(b);
-  return pco__raise_new(L, PCO_ECOROUTINE, name,
-                        "this task was resumed by somebody else while it "
-                        "waited");
+  return pco__raise_foreign(L, name);
 }
 
 /* Starts the op in the box. */
@@ -511,6 +512,12 @@ static void start_again(lua_State *L, box *b) {
   if (!next)
     pco__raise(L, pco__error_no_memory(), name, 1);
   submit(pco__lua_of(L), b, true);
+}
+
+static void cancel_op(lua_State *L, pco__task *task, pco__op *op) {
+  const pco__cancel *c = pco__refusal(L, task);
+  if (c)
+    pco__op_cancel(op, pco__cancel_code(c));
 }
 
 static int step(lua_State *L, int status, lua_KContext context) {
@@ -540,44 +547,24 @@ static int step(lua_State *L, int status, lua_KContext context) {
                         b->op->cls->name, 1);
     if (sync)
       continue;
-    pco__lua *lua = pco__lua_of(L);
-    pco__task *task = lua->current;
-    if (!task || task->co != L)
+    if (!pco__may_wait(L))
       return raise_foreign(L, b);
+    pco__task *task = pco__lua_of(L)->current;
     /* A callback may have caught the error that tells of a cancellation. */
-    if (task->cancel_code && !b->op->cls->shielded)
-      pco__op_cancel(b->op, task->cancel_code);
+    if (!b->op->cls->shielded)
+      cancel_op(L, task, b->op);
     /* A reader of a fast process gives way once a batch, or nobody else would
      * ever run. */
     if (b->op->completed && !b->fresh)
       continue;
     b->fresh = false;
-    return pco__task_suspend(L, task, b->op, at, step);
+    return pco__task_suspend(L, b->op, at, step);
   }
 }
 
 void pco__check_wait(lua_State *L, const pco__op_class *cls) {
-  pco__lua *lua = pco__lua_of(L);
-  pco__task *task = lua->current;
-  if (!task)
-    pco__raise_new(L, PCO_ENOTASK, cls->name,
-                   "this call waits, so it must be made inside a task: put it "
-                   "in portico.run(function() ... end), or use "
-                   "require \"portico.sync\"");
-  if (task->co != L)
-    pco__raise_new(L, PCO_ECOROUTINE, cls->name,
-                   "this call waits, and a coroutine made by the script cannot "
-                   "be suspended for it: make the call in the task itself");
-  if (!lua_isyieldable(L))
-    pco__raise_new(L, PCO_ENOYIELD, cls->name,
-                   "this call waits, and cannot here: it is made from inside a "
-                   "C function that cannot be suspended (table.sort, "
-                   "string.gsub, require, a metamethod such as __tostring)");
-  if (task->cancel_code)
-    pco__raise(L,
-               pco__error_new(task->cancel_code, PCO_SOURCE_HOST, NULL,
-                              "the task was cancelled"),
-               cls->name, 1);
+  pco__check_place(L, cls->name);
+  pco__check_cancelled(L, cls->name);
 }
 
 int pco__await(lua_State *L, int at) {
@@ -585,8 +572,7 @@ int pco__await(lua_State *L, int at) {
   pco__lua *lua = pco__lua_of(L);
   pco__op *op = b->op;
   pco__deliver_log(L, lua);
-  pco__task *task = lua->current;
-  bool in_task = task && task->co == L && lua_isyieldable(L);
+  bool in_task = pco__may_wait(L);
   if (!b->portal && !op->cls->shielded)
     pco__check_wait(L, op->cls);
   if (b->portal && !op->cls->shielded && L != lua->main &&

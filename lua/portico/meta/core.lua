@@ -6,6 +6,7 @@
 ---@field version string
 ---@field error_classes table<string, portico.ErrorClass> kept in the registry
 ---@field codes table<string, string> code name to name of its class
+---@field coroutines portico.core.Coroutines those of portico.coroutine
 ---@field async portico.core.Facade operations that suspend the task
 ---@field sync portico.core.SyncFacade operations that block the thread
 local native = {}
@@ -70,9 +71,53 @@ local native = {}
 ---@field tostring fun(self: table): string
 ---@field close_scope fun(self: table, err: any)
 ---@field task_all (fun(functions: function[]): any[])? async only
+---@field task_first (fun(functions: function[]): any)? async only
+---@field task_scope (fun(fn: function, options: table?): any)? async only
+---@field task_timeout (fun(seconds: number, fn: function, ...): any)? async only
+---@field task_shield (fun(fn: function, ...: any): any)? async only
+---@field task_checkpoint fun()? async only
+---@field task_now (fun(): number)? async only
+---@field task_current (fun(): table?)? async only
+---@field task_list (fun(): table[])? async only
+---@field task_await (fun(self: table): any)? async only
+---@field task_pawait (fun(self: table): boolean, any)? async only
+---@field task_cancel (fun(self: table, reason: any): boolean)? async only
+---@field task_status (fun(self: table): string)? async only
+---@field task_tostring (fun(self: table): string)? async only
+---@field scope_spawn (fun(self: table, fn: function, ...): table)? async only
+---@field scope_cancel (fun(self: table, reason: any): boolean)? async only
+---@field scope_tostring (fun(self: table): string)? async only
+---@field task_event (fun(): table)? async only
+---@field event_set (fun(self: table): boolean)? async only
+---@field event_clear (fun(self: table): boolean)? async only
+---@field event_is_set (fun(self: table): boolean)? async only
+---@field event_wait fun(self: table, options: table?)? async only
+---@field task_semaphore (fun(count: integer): table)? async only
+---@field semaphore_acquire (fun(self: table, opts: table?): table)? async only
+---@field event_tostring (fun(self: table): string)? async only
+---@field semaphore_tostring (fun(self: table): string)? async only
+---@field permit_close (fun(self: table): boolean)? async only
+---@field task_channel (fun(capacity: integer?): table)? async only
+---@field channel_send fun(self: table, value: any, opts: table?)? async only
+---@field channel_receive (fun(self: table, opts: table?): any)? async only
+---@field channel_values (fun(self: table): function, table)? async only
+---@field channel_close (fun(self: table): boolean)? async only
+---@field channel_tostring (fun(self: table): string)? async only
 
 ---@class portico.core.SyncFacade: portico.core.Facade
 ---@field portal_open fun(options: table?): table
 ---@field portal_close fun(self: table, options: table?): boolean
+
+-- Those of the stock library; what they do beside that is in
+-- lua/portico/coroutine.lua.
+---@class portico.core.Coroutines
+---@field close fun(co: thread): boolean, any
+---@field create fun(fn: function): thread
+---@field isyieldable fun(co: thread?): boolean
+---@field resume fun(co: thread, ...: any): boolean, any
+---@field running fun(): thread, boolean
+---@field status fun(co: thread): string
+---@field wrap fun(fn: function): function
+---@field yield fun(...: any): any
 
 return native

@@ -9,6 +9,14 @@
 ---@class portico.CallOptions
 ---@field timeout number? limit of this call, in seconds
 
+-- Of task.scope().
+---@class portico.ScopeOptions
+---@field timeout number? seconds from now until everything in it is cancelled
+---@field deadline number? the same as a time of task.now()
+---@field name string? for people
+---@field shield boolean? no cancellation from outside reaches what is in it
+---@field grace number? seconds for closing what a cancelled task has open (5)
+
 ---@class portico.OpenOptions
 ---@field portal portico.Portal? sync: use this one, not a new thread
 ---@field allow_in_tasks boolean? sync: allow calls inside async tasks
@@ -194,6 +202,18 @@
 ---@field state "running"|"exited"
 ---@field code integer? once it has exited, as in a Result
 ---@field signal string? that ended it
+
+-- One task of task.tasks().
+---@class portico.TaskEntry
+---@field task portico.Task
+---@field name string
+---@field state "new"|"running"|"ready"|"waiting"
+---@field depth integer 0: of run(); else in a scope of the one above it
+---@field scope string? the name of that scope
+---@field where string? "file:line" of where it waits
+---@field spawned string? "file:line" of where it was spawned
+---@field waits_for string? "exec", "sleep", "await of task 3" ...
+---@field seconds number? how long it has waited
 
 ---@class portico.EntryStat
 ---@field name string

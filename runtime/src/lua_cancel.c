@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who is cancelled, and how a wait hears of it.
+ *
+ * Cancellation is a state, not an event: a task is cancelled while it, or a
+ * scope around what it does, is.  Each wait looks; so an error that was caught
+ * is raised again by the next wait.  A shield hides what is outside of it.
+ *
+ * What can still be had beats cancellation: a wait whose result is there gives
+ * it.  A cancellation by somebody beats a deadline.
+ *
+ * Closing `<close>` variables is how a cancelled task ends, so waits in there
+ * are let through, for a grace.  Whether a task is in there is seen on its
+ * stack, and only looked for when it is cancelled.
+ *
+ * A cancelled task that does nothing but catch the errors of its waits would
+ * never end, and never let others run: after MAX_REFUSED of them, the error
+ * is raised by a hook, wherever it is.
+ */
+#include "lua_cancel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lua_args.h"
+#include "lua_coroutine.h"
+#include "lua_error.h"
+#include "lua_table.h"
+
+#define DEFAULT_GRACE INT64_C(5000000000)
+#define MAX_REFUSED   1000
+#define HOOK_STEP     1000 /* instructions */
+
+/* A cancelled task that cleans up, and how long it may. */
+typedef struct pco__grace {
+  pco__timer timer;
+  pco__task *task;
+  bool over;
+} pco__grace;
+
+/* ---- looking ------------------------------------------------------------- */
+
+/* Takes note of a cancellation further out; true: it counts more than any
+ * other. */
+static bool consider(const pco__cancel *c, const pco__cancel **found) {
+  if (c->code == 0)
+    return false;
+  if (c->code == PCO_ECALLTIMEOUT) {
+    if (!*found)
+      *found = c;
+    return false;
+  }
+  *found = c;
+  return true;
+}
+
+const pco__cancel *pco__cancelled(pco__task *task) {
+  const pco__cancel *found = NULL;
+  pco__scope *s = task->scopes;
+  if (task->lua->n_cancelled == 0)
+    return NULL;
+  for (;;) {
+    for (; s; s = s->outer) {
+      if (consider(&s->cancel, &found) || s->shield)
+        return found;
+    }
+    if (consider(&task->cancel, &found) || !task->scope)
+      return found;
+    s = task->scope;
+    task = s->owner;
+    if (!task)
+      return found;
+  }
+}
+
+/* True if the frame runs the __close of a value whose block an error has left.
+ * Lua calls it from the frame of the C function that catches the error, above
+ * the value and the error, which so are the last values of that frame. */
+static bool closes_after_error(lua_State *co, lua_Debug *frame, int level) {
+  lua_Debug caller;
+  int top = lua_gettop(co);
+  int n = 0;
+  bool is = false;
+  if (!lua_getstack(co, level + 1, &caller) || !lua_getinfo(co, "S", &caller) ||
+      *caller.what != 'C')
+    return false;
+  while (lua_getlocal(co, &caller, n + 1)) {
+    lua_settop(co, top);
+    n++;
+  }
+  if (n >= 2 && lua_getlocal(co, &caller, n - 1) && lua_getmetatable(co, -1)) {
+    lua_pushliteral(co, "__close");
+    lua_rawget(co, -2);
+    lua_getinfo(co, "f", frame);
+    is = lua_rawequal(co, -1, -2);
+  }
+  lua_settop(co, top);
+  return is;
+}
+
+/* True if a `<close>` variable is being closed on the stack of co.  Lua says so
+ * itself where a block is left without an error. */
+static bool closes(lua_State *co) {
+  lua_Debug ar;
+  if (!lua_checkstack(co, 6))
+    return false;
+  for (int level = 0; lua_getstack(co, level, &ar); level++) {
+    lua_getinfo(co, "n", &ar);
+    if (ar.name && strcmp(ar.namewhat, "metamethod") == 0 &&
+        strcmp(ar.name, "close") == 0)
+      return true;
+    if (closes_after_error(co, &ar, level))
+      return true;
+  }
+  return false;
+}
+
+/* Whether the task cleans up: the running one, or one that waits. */
+static bool is_closing(pco__task *task) {
+  if (task == task->lua->current) {
+    for (const pco__level *l = task->lua->level; l; l = l->outer)
+      if (closes(l->co))
+        return true;
+    return false;
+  }
+  for (lua_State *co = task->co; co; co = pco__inner(co))
+    if (closes(co))
+      return true;
+  return false;
+}
+
+/* ---- grace --------------------------------------------------------------- */
+
+static void interrupt(pco__task *task);
+
+static void on_grace(pco__timer *timer) {
+  pco__grace *grace = PCO_CONTAINER(timer, pco__grace, timer);
+  grace->over = true;
+  grace->task->lua->n_outside--;
+  interrupt(grace->task);
+}
+
+static uint64_t grace_of(const pco__task *task) {
+  const pco__scope *s = task->scopes;
+  while (s || task->scope) {
+    for (; s; s = s->outer)
+      if (s->grace >= 0)
+        return (uint64_t)s->grace;
+    s = task->scope;
+    if (!s || !s->owner)
+      break;
+    task = s->owner;
+  }
+  return DEFAULT_GRACE;
+}
+
+/* Lets the cancelled task clean up; false if it had its time. */
+static bool give_grace(pco__task *task) {
+  if (task->grace)
+    return !task->grace->over;
+  pco__grace *grace = calloc(1, sizeof *grace);
+  if (!grace)
+    return false;
+  grace->task = task;
+  grace->timer.fn = on_grace;
+  if (pco__timer_start(&task->lua->runtime.loop, &grace->timer,
+                       grace_of(task)) < 0) {
+    free(grace);
+    return false;
+  }
+  task->lua->n_outside++;
+  task->grace = grace;
+  return true;
+}
+
+void pco__end_grace(pco__task *task) {
+  pco__grace *grace = task->grace;
+  if (!grace)
+    return;
+  task->grace = NULL;
+  if (!grace->over)
+    task->lua->n_outside--;
+  pco__timer_stop(&task->lua->runtime.loop, &grace->timer);
+  free(grace);
+}
+
+/* ---- raising ------------------------------------------------------------- */
+
+const pco__cancel *pco__refusal(lua_State *L, pco__task *task) {
+  (void)L;
+  const pco__cancel *c = pco__cancelled(task);
+  if (!c || (is_closing(task) && give_grace(task)))
+    return NULL;
+  return c;
+}
+
+int pco__cancel_code(const pco__cancel *c) {
+  return c->code == PCO_ECALLTIMEOUT ? PCO_ECANCELED : c->code;
+}
+
+static const char *default_text(const pco__cancel *c) {
+  switch (c->code) {
+  case PCO_ECALLTIMEOUT:
+    return "the time limit of a scope is over";
+  case PCO_EINTERRUPTED:
+    return "interrupted";
+  case PCO_EDEADLOCK:
+    return "nothing is left that could wake this task";
+  default:
+    return "the task was cancelled";
+  }
+}
+
+/* Sets the reason on the error object on top: a text is its message (unless
+ * that says more), another value the field `reason` and, if it is an error,
+ * the cause. */
+static void set_reason(lua_State *L, const pco__cancel *c, bool message) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, c) == LUA_TNIL) {
+    lua_pop(L, 1);
+    return;
+  }
+  if (message && lua_type(L, -1) == LUA_TSTRING) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "message");
+  }
+  if (pco__is_error(L, -1)) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "cause");
+  }
+  if (c->code == PCO_EDEADLOCK)
+    lua_pop(L, 1);
+  else
+    lua_setfield(L, -2, "reason");
+}
+
+void pco__push_cancel_error(lua_State *L, const pco__cancel *c,
+                            const char *operation) {
+  ((pco__cancel *)c)->seen = true;
+  pco__push_error(L,
+                  pco__error_new(pco__cancel_code(c), PCO_SOURCE_HOST, NULL,
+                                 "%s", default_text(c)),
+                  operation);
+  set_reason(L, c, true);
+}
+
+void pco__add_reason(lua_State *L, pco__task *task) {
+  const pco__cancel *c = task ? pco__cancelled(task) : NULL;
+  if (!c || !pco__is_cancel_error(L, -1, task))
+    return;
+  ((pco__cancel *)c)->seen = true;
+  set_reason(L, c, false);
+}
+
+/* A task that does not listen: see above. */
+static void on_deaf(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  const pco__lua *lua = pco__lua_find(L);
+  const pco__cancel *c = lua->current ? pco__refusal(L, lua->current) : NULL;
+  if (!c)
+    return;
+  pco__push_cancel_error(L, c, "task");
+  lua_error(L);
+}
+
+void pco__check_cancelled(lua_State *L, const char *operation) {
+  pco__task *task = pco__lua_of(L)->current;
+  const pco__cancel *c = pco__refusal(L, task);
+  if (!c)
+    return;
+  /* Once: setting it again would begin to count again. */
+  if (++task->n_refused > MAX_REFUSED && lua_gethook(L) != on_deaf)
+    lua_sethook(L, on_deaf, LUA_MASKCOUNT, HOOK_STEP);
+  pco__push_cancel_error(L, c, operation);
+  lua_error(L);
+}
+
+bool pco__is_cancel_error(lua_State *L, int idx, pco__task *task) {
+  const pco__cancel *c = pco__cancelled(task);
+  idx = lua_absindex(L, idx);
+  if (!c || !pco__is_error(L, idx))
+    return false;
+  int top = lua_gettop(L);
+  lua_pushliteral(L, "code");
+  lua_rawget(L, idx);
+  const char *code = lua_tostring(L, -1);
+  bool is = code && (strcmp(code, pco__code_name(pco__cancel_code(c))) == 0 ||
+                     strcmp(code, pco__code_name(PCO_ECANCELED)) == 0);
+  lua_settop(L, top);
+  return is;
+}
+
+/* ---- cancelling ---------------------------------------------------------- */
+
+/* The task's wait ends, if it is cancelled and the wait hears of it. */
+static void interrupt(pco__task *task) {
+  const pco__cancel *c =
+      task->wait == PCO__NO_WAIT ? NULL : pco__cancelled(task);
+  if (!c || (task->op && task->op->cls->shielded) ||
+      task->wait == PCO__WAITS_SCOPE || task->wait == PCO__WAITS_TURN)
+    return;
+  if (is_closing(task) && give_grace(task))
+    return;
+  if (task->wait == PCO__WAITS_OP) {
+    if (task->op)
+      pco__op_cancel(task->op, pco__cancel_code(c));
+    return;
+  }
+  pco__list_remove(&task->waiting);
+  pco__task_ready(task);
+}
+
+static void add_children(pco__scope *scope, pco__node *list) {
+  for (pco__node *n = scope->children.next; n != &scope->children; n = n->next)
+    pco__list_append(list, &PCO_CONTAINER(n, pco__task, sibling)->visit);
+}
+
+/* Tells the tasks in the list, and those in scopes of theirs. */
+static void deliver(pco__node *list) {
+  for (pco__node *n; (n = pco__list_shift(list)) != NULL;) {
+    pco__task *task = PCO_CONTAINER(n, pco__task, visit);
+    interrupt(task);
+    for (pco__scope *s = task->scopes; s; s = s->outer)
+      add_children(s, list);
+  }
+}
+
+/* Sets why; false if something is cancelled already.  A deadline of which
+ * nobody heard yet gives way to a cancellation by somebody. */
+static bool may_cancel(const pco__cancel *c, int code) {
+  bool late = c->code == PCO_ECALLTIMEOUT && !c->seen;
+  return !c->code || (late && code != PCO_ECALLTIMEOUT);
+}
+
+static bool set_cancel(pco__lua *lua, pco__cancel *c, int code) {
+  if (!may_cancel(c, code))
+    return false;
+  if (!c->code)
+    lua->n_cancelled++;
+  c->code = code;
+  return true;
+}
+
+bool pco__task_cancel_plain(pco__task *task, int code) {
+  if (task->ended || !set_cancel(task->lua, &task->cancel, code))
+    return false;
+  pco__node list;
+  pco__list_init(&list);
+  pco__list_append(&list, &task->visit);
+  deliver(&list);
+  return true;
+}
+
+bool pco__scope_cancel_plain(pco__scope *scope, int code) {
+  if (!scope->owner || !set_cancel(scope->lua, &scope->cancel, code))
+    return false;
+  pco__node list;
+  pco__list_init(&list);
+  /* Its owner may have opened further ones inside. */
+  for (pco__scope *s = scope->owner->scopes; s != scope; s = s->outer)
+    add_children(s, &list);
+  add_children(scope, &list);
+  deliver(&list);
+  interrupt(scope->owner);
+  return true;
+}
+
+/* Keeps the reason on top of L, which is popped. */
+static void keep_reason(lua_State *L, const pco__cancel *c) {
+  if (lua_isnil(L, -1))
+    lua_pop(L, 1);
+  else
+    lua_rawsetp(L, LUA_REGISTRYINDEX, c);
+}
+
+void pco__forget_reason(lua_State *L, const pco__cancel *c) {
+  if (!c->code)
+    return;
+  lua_pushnil(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, c);
+}
+
+/* The reason is kept first: nothing after that can fail. */
+bool pco__task_cancel(lua_State *L, pco__task *task, int code) {
+  if (task->ended || task->cancel.code) {
+    lua_pop(L, 1);
+    return false;
+  }
+  keep_reason(L, &task->cancel);
+  return pco__task_cancel_plain(task, code);
+}
+
+bool pco__scope_cancel(lua_State *L, pco__scope *scope, int code) {
+  if (!scope->owner || !may_cancel(&scope->cancel, code)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  keep_reason(L, &scope->cancel);
+  return pco__scope_cancel_plain(scope, code);
+}
+
+void pco__force(pco__task *task, int code) {
+  if (task->wait == PCO__NO_WAIT || task->wait == PCO__WAITS_SCOPE ||
+      task->wait == PCO__WAITS_OP)
+    return;
+  task->forced = code;
+  pco__list_remove(&task->waiting);
+  pco__task_ready(task);
+}

@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scheduler: who is resumed when, and run().
+ *
+ * Tasks that are ready stand in one queue.  They are resumed in its order, for
+ * a few milliseconds at most; then the loop is served, without waiting if some
+ * are left.  A task that is woken while others run stands at the end.
+ *
+ * When no task is ready and nothing outside of Lua can make one so (no op, no
+ * timer), all wait for each other: a deadlock.  The task of run() is cancelled
+ * with a DeadlockError that tells who waits for what; if that does not help,
+ * each wait ends with it, whatever shields it.
+ */
+#include <errno.h>
+#include <poll.h>
+
+#include "lua_args.h"
+#include "lua_cancel.h"
+#include "lua_coroutine.h"
+#include "lua_dump.h"
+#include "lua_error.h"
+#include "lua_task.h"
+#include "lua_wait.h"
+
+#define NS_PER_S  UINT64_C(1000000000)
+#define GRACE_NS  (10 * NS_PER_S)  /* of the tasks, after Ctrl-C */
+#define TURN_NS   (NS_PER_S / 100) /* of tasks, before the loop is served */
+#define SLOW_NS   NS_PER_S         /* for a task to run without waiting */
+#define MAX_QUICK 100 /* waits that are over at once, before others run */
+
+/* ---- waiting ------------------------------------------------------------- */
+
+void pco__check_place(lua_State *L, const char *operation) {
+  const pco__lua *lua = pco__lua_of(L);
+  const pco__level *level = lua->level;
+  if (!lua->current)
+    pco__raise_new(L, PCO_ENOTASK, operation,
+                   "this call waits, so it must be made inside a task: put it "
+                   "in portico.run(function() ... end), or use "
+                   "require \"portico.sync\"");
+  if (!lua_isyieldable(L) || level->state == PCO__LEVEL_NO_YIELD)
+    pco__raise_new(L, PCO_ENOYIELD, operation,
+                   "this call waits, and cannot here: it is made from inside a "
+                   "C function that cannot be suspended (table.sort, "
+                   "string.gsub, require, a metamethod such as __tostring, "
+                   "coroutine.close)");
+  if (level->co != L || level->state != PCO__LEVEL_OK)
+    pco__raise_new(L, PCO_ECOROUTINE, operation,
+                   "this call waits, and a coroutine of the stock library "
+                   "cannot be suspended for it: use the functions of require "
+                   "\"portico.coroutine\", or its install()");
+}
+
+bool pco__may_wait(lua_State *L) {
+  const pco__lua *lua = pco__lua_of(L);
+  return lua->current && lua->level->co == L &&
+         lua->level->state == PCO__LEVEL_OK && lua_isyieldable(L);
+}
+
+bool pco__is_resumed(lua_State *L) {
+  const pco__lua *lua = pco__lua_of(L);
+  return lua->current && lua->level->co == L && lua->current->waiter == L;
+}
+
+void pco__task_ready(pco__task *task) {
+  if (pco__list_empty(&task->node))
+    pco__list_append(&task->lua->ready, &task->node);
+}
+
+void pco__task_grant(pco__task *task) {
+  pco__list_remove(&task->waiting);
+  task->granted = true;
+  pco__task_ready(task);
+}
+
+static void set_outside(pco__task *task, bool outside) {
+  task->lua->n_outside += (int)outside - (int)task->outside;
+  task->outside = outside;
+}
+
+/* Gives way to the scheduler. */
+static int give_way(lua_State *L, pco__task *task, pco__wait wait,
+                    lua_KContext context, lua_KFunction k) {
+  pco__mark_wait(L);
+  task->wait = (unsigned char)wait;
+  task->waiter = L;
+  task->since = uv_now(&task->lua->runtime.loop.uv);
+  task->n_refused = 0;
+  task->n_quick = 0;
+  task->lua->suspending = true;
+  return lua_yieldk(L, 0, context, k);
+}
+
+static void on_limit(pco__timer *timer) {
+  pco__task *task = PCO_CONTAINER(timer, pco__task, timer);
+  pco__list_remove(&task->waiting);
+  task->timed_out = true;
+  pco__task_ready(task);
+}
+
+int pco__park(lua_State *L, pco__wait wait, pco__node *queue,
+              const void *target, lua_KContext context, lua_KFunction k) {
+  pco__task *task = pco__lua_of(L)->current;
+  luaL_checkstack(L, 2, "out of stack");
+  task->granted = false;
+  task->timed_out = false;
+  task->target = target;
+  if (queue)
+    pco__list_append(queue, &task->waiting);
+  return give_way(L, task, wait, context, k);
+}
+
+int pco__park_granted(lua_State *L, pco__wait wait, const void *target,
+                      lua_KContext context, lua_KFunction k) {
+  pco__task *task = pco__lua_of(L)->current;
+  luaL_checkstack(L, 2, "out of stack");
+  pco__task_ready(task);
+  task->granted = true;
+  task->target = target;
+  return give_way(L, task, wait, context, k);
+}
+
+int pco__park_for(lua_State *L, const char *operation, int64_t ns,
+                  pco__wait wait, pco__node *queue, const void *target,
+                  lua_KContext context, lua_KFunction k) {
+  pco__task *task = pco__lua_of(L)->current;
+  if (ns >= 0) {
+    task->timer.fn = on_limit;
+    if (pco__timer_start(&task->lua->runtime.loop, &task->timer, (uint64_t)ns) <
+        0)
+      return pco__raise(L, pco__error_no_memory(), operation, 0);
+    set_outside(task, true);
+  }
+  return pco__park(L, wait, queue, target, context, k);
+}
+
+/* The task whose wait in L somebody else has ended. */
+static pco__task *owner_of(pco__lua *lua, const lua_State *L) {
+  for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next) {
+    pco__task *task = PCO_CONTAINER(n, pco__task, all);
+    if (task->waiter == L || task->co == L)
+      return task;
+  }
+  return NULL;
+}
+
+int pco__raise_foreign(lua_State *L, const char *operation) {
+  pco__task *task = owner_of(pco__lua_of(L), L);
+  if (task && task != task->lua->current) {
+    pco__list_remove(&task->waiting);
+    pco__task_ready(task);
+  }
+  return pco__raise_new(L, PCO_ECOROUTINE, operation,
+                        "this task was resumed by somebody else while it "
+                        "waited");
+}
+
+static void raise_forced(lua_State *L, pco__task *task, const char *operation) {
+  int code = task->forced;
+  const pco__cancel *c = pco__cancelled(task);
+  task->forced = 0;
+  if (c && c->code == code) {
+    pco__push_cancel_error(L, c, operation);
+    lua_error(L);
+  }
+  pco__raise(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, NULL), operation,
+             0);
+}
+
+void pco__unpark(lua_State *L, const char *operation) {
+  if (!pco__is_resumed(L))
+    pco__raise_foreign(L, operation);
+  pco__task *task = pco__lua_of(L)->current;
+  pco__list_remove(&task->waiting);
+  pco__timer_stop(&task->lua->runtime.loop, &task->timer);
+  task->target = NULL;
+  if (task->granted)
+    return;
+  task->lenient = false;
+  task->awaits = NULL;
+  if (task->forced)
+    raise_forced(L, task, operation);
+  pco__check_cancelled(L, operation);
+  if (task->timed_out)
+    pco__raise(L, pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL, NULL),
+               operation, 0);
+}
+
+bool pco__task_should_yield(pco__task *task) {
+  return ++task->n_quick > MAX_QUICK;
+}
+
+int pco__task_suspend(lua_State *L, pco__op *op, int box, lua_KFunction k) {
+  pco__task *task = pco__lua_of(L)->current;
+  luaL_checkstack(L, 2, "out of stack");
+  task->op = op;
+  set_outside(task, true);
+  /* An event may have come before the op knew its task. */
+  if (op->word != PCO__OP_PENDING)
+    pco__task_ready(task);
+  if (op->word == PCO__OP_EVENT)
+    op->word = PCO__OP_PENDING;
+  return give_way(L, task, PCO__WAITS_OP, box, k);
+}
+
+void pco__task_lost(pco__task *task, const pco__op *op) {
+  if (task->op != op)
+    return;
+  task->op = NULL;
+  pco__task_ready(task);
+}
+
+/* ---- sleep and checkpoint ------------------------------------------------ */
+
+static void on_slept(pco__timer *timer) {
+  pco__task_grant(PCO_CONTAINER(timer, pco__task, timer));
+}
+
+static int after_sleep(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  pco__unpark(L, "sleep");
+  return 0;
+}
+
+static int task_sleep(lua_State *L, uint64_t ns) {
+  pco__lua *lua = pco__lua_of(L);
+  pco__check_place(L, "sleep");
+  pco__check_cancelled(L, "sleep");
+  pco__deliver_log(L, lua);
+  pco__task *task = lua->current;
+  task->timer.fn = on_slept;
+  if (pco__timer_start(&lua->runtime.loop, &task->timer, ns) < 0)
+    return pco__raise(L, pco__error_no_memory(), "sleep", 0);
+  set_outside(task, true);
+  return pco__park(L, PCO__WAITS_SLEEP, NULL, NULL, 0, after_sleep);
+}
+
+/* Sleeps on this thread until the time is over or Ctrl-C came. */
+static int sync_sleep(lua_State *L, int64_t ns) {
+  pco__lua *lua = pco__lua_of(L);
+  lua_Hook hook = pco__main_hook(lua, L);
+  uint64_t end = uv_hrtime() + (uint64_t)ns;
+  pco__deliver_log(L, lua);
+  for (uint64_t now; (now = uv_hrtime()) < end;) {
+    /* In slices: a signal just before the wait does not end it. */
+    uint64_t slice = end - now;
+    if (slice > PCO__INTERRUPT_SLICE_NS)
+      slice = PCO__INTERRUPT_SLICE_NS;
+    struct timespec ts = {.tv_nsec = (long)slice};
+    ppoll(NULL, 0, &ts, NULL);
+    if (pco__interrupted(lua, hook)) {
+      pco__clear_interrupt(lua);
+      pco__raise(L,
+                 pco__error_new(PCO_EINTERRUPTED, PCO_SOURCE_HOST, NULL, NULL),
+                 "sleep", 0);
+    }
+  }
+  return 0;
+}
+
+/* core.sleep(seconds) */
+static int core_sleep(lua_State *L) {
+  int64_t ns = pco__arg_seconds(L, 1, "sleep", "the time to sleep");
+  pco__check_caller(L, "sleep", false);
+  if (ns > INT64_MAX / 2)
+    ns = INT64_MAX / 2;
+  if (pco__is_sync(L))
+    return sync_sleep(L, ns);
+  return task_sleep(L, (uint64_t)ns);
+}
+
+static int after_turn(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  pco__unpark(L, "task.checkpoint");
+  return 0;
+}
+
+/* core.task_checkpoint() */
+static int task_checkpoint(lua_State *L) {
+  pco__check_place(L, "task.checkpoint");
+  pco__check_cancelled(L, "task.checkpoint");
+  pco__task_ready(pco__lua_of(L)->current);
+  return pco__park(L, PCO__WAITS_TURN, NULL, NULL, 0, after_turn);
+}
+
+/* ---- resuming ------------------------------------------------------------ */
+
+static void fail(lua_State *L, pco__task *task, int code, const char *operation,
+                 const char *text) {
+  pco__push_error(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, "%s", text),
+                  operation);
+  pco__task_fail(L, task);
+}
+
+/* A yield that is none of ours: coroutine.yield of the stock library, at the
+ * root of a task. */
+static void stray_yield(lua_State *L, pco__task *task) {
+  pco__abandon_scopes(task, NULL);
+  lua_settop(task->co, 0);
+  lua_resetthread(task->co);
+  fail(L, task, PCO_ECOROUTINE, "yield",
+       "coroutine.yield was called in a task outside of any coroutine: there "
+       "is nobody to yield to");
+}
+
+/* It was cancelled before it began: it never does. */
+static void never_begin(lua_State *L, pco__task *task) {
+  pco__push_cancel_error(L, pco__cancelled(task), "spawn");
+  pco__task_fail(L, task);
+}
+
+/* Somebody else resumed the task's coroutine, and it ended in his hands. */
+static void broken(lua_State *L, pco__task *task) {
+  fail(L, task, PCO_ECOROUTINE, "run",
+       "this task was resumed by somebody else while it waited");
+}
+
+/* The task runs until its next wait. */
+static int enter(lua_State *L, pco__task *task, int *n_results) {
+  pco__lua *lua = task->lua;
+  int n_args = task->n_args;
+  pco__level level;
+  pco__level *outer = lua->level;
+  task->n_args = 0;
+  task->started = true;
+  task->op = NULL;
+  task->wait = PCO__NO_WAIT;
+  set_outside(task, false);
+  lua->current = task;
+  lua->level = NULL;
+  pco__level_enter(lua, &level, L, task->co);
+  int status = lua_resume(task->co, L, n_args, n_results);
+  pco__level_leave(lua, &level);
+  lua->level = outer;
+  lua->current = NULL;
+  return status;
+}
+
+static void resume(lua_State *L, pco__task *task) {
+  pco__lua *lua = task->lua;
+  int n = 0;
+  if (task->started && lua_status(task->co) != LUA_YIELD) {
+    broken(L, task);
+    return;
+  }
+  if (!task->started && pco__cancelled(task)) {
+    never_begin(L, task);
+    return;
+  }
+  lua->suspending = false;
+  int status = enter(L, task, &n);
+  bool waits = lua->suspending;
+  lua->suspending = false;
+  if (status == LUA_YIELD && waits) {
+    lua_pop(task->co, n);
+  } else if (status == LUA_YIELD) {
+    stray_yield(L, task);
+  } else if (status == LUA_OK) {
+    pco__task_ended(L, task, n);
+  } else { /* only without memory: run_body catches everything else */
+    lua_resetthread(task->co);
+    lua_xmove(task->co, L, 1);
+    pco__task_fail(L, task);
+  }
+}
+
+/* Tells of a task that kept all others waiting. */
+static void tell_slow(lua_State *L, pco__task *task, uint64_t ns) {
+  pco__lua *lua = task->lua;
+  if (task->ended || task->slow_told)
+    return;
+  task->slow_told = true;
+  pco__push_doing(L, task);
+  pco__task_push_name(L, task);
+  pco__log_write(&lua->runtime.log, PCO_LOG_WARNING,
+                 "%s ran for %.1f s without waiting, while all other tasks "
+                 "waited for it; now: %s (task.checkpoint() lets them run)",
+                 lua_tostring(L, -1), (double)ns / (double)NS_PER_S,
+                 lua_tostring(L, -2));
+  lua_pop(L, 2);
+}
+
+/* Tasks whose ops have something become ready. */
+static void collect_done(pco__lua *lua) {
+  if (!lua->runtime.loop_open)
+    return;
+  for (pco__node *n; (n = pco__list_shift(&lua->runtime.loop.done)) != NULL;) {
+    pco__op *op = PCO_CONTAINER(n, pco__op, done_node);
+    if (op->task && op->task->op == op)
+      pco__task_ready(op->task);
+  }
+}
+
+/* Resumes those that are ready now, for a while. */
+static void run_ready(lua_State *L, pco__lua *lua) {
+  uint64_t start = uv_hrtime();
+  uint64_t before = start;
+  if (pco__list_empty(&lua->turn))
+    for (pco__node *n; (n = pco__list_shift(&lua->ready)) != NULL;)
+      pco__list_append(&lua->turn, n);
+  for (pco__node *n; (n = pco__list_shift(&lua->turn)) != NULL;) {
+    pco__task *task = PCO_CONTAINER(n, pco__task, node);
+    resume(L, task);
+    uint64_t now = uv_hrtime();
+    if (now - before > SLOW_NS)
+      tell_slow(L, task, now - before);
+    if (now - start > TURN_NS)
+      return;
+    before = now;
+  }
+}
+
+static bool is_any_ready(const pco__lua *lua) {
+  return !pco__list_empty(&lua->ready) || !pco__list_empty(&lua->turn);
+}
+
+/* ---- driving ------------------------------------------------------------- */
+
+/* Waits for the op, or else for any task to become ready, at most for a slice
+ * of time.  In our own poll(), which a signal ends: libuv's would go on.  The
+ * zero-timeout turn before it makes libuv register fresh watchers. */
+static void wait_for_events(pco__lua *lua, const pco__op *op) {
+  pco__loop *loop = &lua->runtime.loop;
+  uv_run(&loop->uv, UV_RUN_NOWAIT);
+  if (op ? op->completed : !pco__list_empty(&loop->done) || is_any_ready(lua))
+    return;
+  struct pollfd p = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
+  int timeout = uv_backend_timeout(&loop->uv);
+  /* In slices: a signal just before the poll does not end it. */
+  if (timeout < 0 || timeout > PCO__INTERRUPT_SLICE_NS / 1000000)
+    timeout = PCO__INTERRUPT_SLICE_NS / 1000000;
+  if (poll(&p, 1, timeout) >= 0)
+    uv_run(&loop->uv, UV_RUN_NOWAIT);
+}
+
+void pco__drive_until_done(pco__lua *lua, pco__op *op, lua_Hook hook) {
+  while (!op->completed) {
+    wait_for_events(lua, op);
+    if (!pco__interrupted(lua, hook))
+      continue;
+    pco__clear_interrupt(lua);
+    hook = NULL;
+    pco__op_cancel(op, PCO_EINTERRUPTED);
+  }
+  pco__list_remove(&op->done_node);
+}
+
+/* The tasks of run() are cancelled, and with them all that are in scopes of
+ * theirs.  The reason on top of L is popped. */
+static void cancel_roots(lua_State *L, pco__lua *lua, int code) {
+  for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next) {
+    pco__task *task = PCO_CONTAINER(n, pco__task, all);
+    if (task->scope)
+      continue;
+    lua_pushvalue(L, -1);
+    pco__task_cancel(L, task, code);
+  }
+  lua_pop(L, 1);
+}
+
+/* Nothing can wake any task. */
+static void break_deadlock(lua_State *L, pco__lua *lua) {
+  pco__push_deadlock(L, lua);
+  cancel_roots(L, lua, PCO_EDEADLOCK);
+  if (is_any_ready(lua) || lua->n_outside > 0)
+    return;
+  for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next)
+    pco__force(PCO_CONTAINER(n, pco__task, all), PCO_EDEADLOCK);
+}
+
+/* True if all tasks wait for each other.  Ops that are over are looked for
+ * once more by the caller. */
+static bool is_deadlock(const pco__lua *lua) {
+  return lua->n_tasks > 0 && lua->n_outside == 0 && !is_any_ready(lua) &&
+         pco__list_empty(&lua->runtime.loop.done);
+}
+
+static void serve_loop(lua_State *L, pco__lua *lua) {
+  if (lua->n_tasks > 0 && !is_any_ready(lua)) {
+    if (is_deadlock(lua))
+      break_deadlock(L, lua);
+    else
+      wait_for_events(lua, NULL);
+  } else {
+    uv_run(&lua->runtime.loop.uv, UV_RUN_NOWAIT);
+  }
+  collect_done(lua);
+}
+
+/* Runs tasks until all have ended.  Returns 0, PCO_EINTERRUPTED (Ctrl-C: tasks
+ * were cancelled and have ended, or did not in time, or it came again), or
+ * PCO_EFORKED in a child that a task forked: the loop is the parent's. */
+static int drive(lua_State *L, pco__lua *lua) {
+  lua_Hook hook = pco__main_hook(lua, L);
+  uint64_t give_up_at = 0;
+  while (lua->n_tasks > 0) {
+    pco__deliver_log(L, lua);
+    run_ready(L, lua);
+    collect_done(lua);
+    if (pco__runtime_forked(&lua->runtime))
+      return PCO_EFORKED;
+    serve_loop(L, lua);
+    /* Whenever it came: while a task computes, nothing else hears of it. */
+    bool interrupted = pco__interrupted(lua, hook);
+    if (give_up_at && (interrupted || uv_hrtime() > give_up_at))
+      break;
+    if (interrupted && lua->n_tasks > 0) {
+      pco__clear_interrupt(lua);
+      hook = NULL;
+      give_up_at = uv_hrtime() + GRACE_NS;
+      lua_pushnil(L);
+      cancel_roots(L, lua, PCO_EINTERRUPTED);
+    }
+  }
+  if (!give_up_at)
+    return 0;
+  if (lua->n_tasks > 0)
+    pco__clear_interrupt(lua);
+  return PCO_EINTERRUPTED;
+}
+
+/* ---- run ----------------------------------------------------------------- */
+
+/* Gives the ended task's results to L; raises its error. */
+static int give_results(lua_State *L, pco__task *task) {
+  int n = task->n_args - 1;
+  luaL_checkstack(L, n + 3, "too many results");
+  lua_xmove(task->co, L, n);
+  pco__task_free(L, task);
+  return task->failed ? lua_error(L) : n;
+}
+
+static int after_nested(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  return lua_gettop(L);
+}
+
+static int raise_unfinished(lua_State *L, int rc) {
+  return pco__raise(L,
+                    pco__error_new(rc, PCO_SOURCE_HOST, NULL,
+                                   rc == PCO_EFORKED
+                                       ? "this program was forked; its tasks "
+                                         "belong to the parent process"
+                                       : "interrupted; a task did not end in "
+                                         "time"),
+                    "run", 0);
+}
+
+/* Makes a task of the function below n_args arguments, and drives it. */
+static int run_root(lua_State *L, pco__lua *lua, int n_args) {
+  pco__loop *loop;
+  int rc = pco__runtime_loop(&lua->runtime, &loop);
+  if (rc < 0)
+    pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL), "run", 0);
+  pco__task *root = pco__task_new(L, lua, n_args, NULL); /* stays on L */
+  lua->driving = true;
+  rc = drive(L, lua);
+  lua->driving = false;
+  if (!root->ended) {
+    root->orphan = true;
+    return raise_unfinished(L, rc);
+  }
+  if (rc == PCO_EINTERRUPTED && !root->failed) { /* it ended all the same */
+    pco__task_free(L, root);
+    pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL), "run", 0);
+  }
+  return give_results(L, root);
+}
+
+/* core.run(fn, ...) of the async facade. */
+static int task_run(lua_State *L) {
+  pco__lua *lua = pco__lua_of(L);
+  if (!lua_isfunction(L, 1))
+    pco__bad_argument(L, "run", "run needs a function (got %s)",
+                      luaL_typename(L, 1));
+  pco__check_caller(L, "run", true);
+  int n_args = lua_gettop(L) - 1;
+  if (lua->current) {
+    lua_callk(L, n_args, LUA_MULTRET, 0, after_nested);
+    return lua_gettop(L);
+  }
+  if (lua->driving)
+    pco__raise_new(L, PCO_ENOTASK, "run",
+                   "run was called from inside run, but not from a task");
+  return run_root(L, lua, n_args);
+}
+
+/* core.run(fn, ...) of the sync facade: calls fn. */
+static int sync_run(lua_State *L) {
+  if (!lua_isfunction(L, 1))
+    pco__bad_argument(L, "run", "run needs a function (got %s)",
+                      luaL_typename(L, 1));
+  pco__check_caller(L, "run", false);
+  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, after_nested);
+  return lua_gettop(L);
+}
+
+static int run_either(lua_State *L) {
+  return pco__is_sync(L) ? sync_run(L) : task_run(L);
+}
+
+const pco__core_function pco__run_functions[] = {
+    {"run", run_either}, {"sleep", core_sleep}, {NULL, NULL}};
+const pco__core_function pco__turn_functions[] = {
+    {"task_checkpoint", task_checkpoint}, {NULL, NULL}};
