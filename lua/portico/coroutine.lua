@@ -31,7 +31,7 @@ local NAMES = {
 ---Puts these functions into the global table `coroutine`.
 function library.install()
   for _, name in ipairs(NAMES) do
-    coroutine[name] = core[name]
+    coroutine[name] = core[name] -- luacheck: ignore 122
   end
 end
 

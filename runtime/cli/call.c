@@ -21,6 +21,9 @@
 
 static lua_State *script_state; /* the main thread, for the handler */
 
+/* The coroutine of a task that runs now, or NULL; Portico keeps it there. */
+static lua_State *volatile *running;
+
 /* ThreadSanitizer holds a signal back until the program calls into libc, which
  * a script in a loop never does.  This is the same, unknown to it. */
 #ifdef __SANITIZE_THREAD__
@@ -44,6 +47,13 @@ static void raise_again(lua_State *L, lua_Debug *ar) {
   raise_interrupt(L, ar);
 }
 
+/* A task that computes hears nothing of a hook on the main thread. */
+static void hook_running(lua_Hook hook, int mask) {
+  lua_State *co = running != NULL ? *running : NULL;
+  if (co != NULL && co != script_state)
+    lua_sethook(co, hook, mask, 1);
+}
+
 static void on_interrupt(int signo) {
   (void)signo;
   lua_Hook pending = lua_gethook(script_state);
@@ -51,9 +61,18 @@ static void on_interrupt(int signo) {
     cli_set_handler(SIGINT, SIG_DFL);
     raise(SIGINT); /* delivered when this handler returns */
   }
-  lua_sethook(script_state,
-              pending == raise_interrupt ? raise_again : raise_interrupt,
-              LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+  lua_Hook next = pending == raise_interrupt ? raise_again : raise_interrupt;
+  const int mask = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
+  lua_sethook(script_state, next, mask, 1);
+  hook_running(next, mask);
+}
+
+/* What lua_coroutine.c of libportico has left in the registry, if the script's
+ * state has loaded it. */
+static void find_running(lua_State *L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "portico.running");
+  running = (lua_State *volatile *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
 }
 
 int cli_call(lua_State *L, int nargs) {
@@ -61,6 +80,7 @@ int cli_call(lua_State *L, int nargs) {
   lua_pushcfunction(L, cli_traceback);
   lua_insert(L, base);
   script_state = L;
+  find_running(L);
   struct sigaction before;
   sigaction(SIGINT, NULL, &before);
   /* A shell starts background jobs with SIGINT ignored; leave it so. */
@@ -70,6 +90,7 @@ int cli_call(lua_State *L, int nargs) {
   if (before.sa_handler != SIG_IGN)
     cli_set_handler(SIGINT, SIG_DFL);
   lua_sethook(L, NULL, 0, 0);
+  running = NULL;
   lua_remove(L, base);
   return status;
 }

@@ -4,9 +4,9 @@
  *
  * It is lua5.4 without the options that nobody puts into a script, and with
  * some things more: it runs single commands (exec.c); it finds Portico's
- * modules beside itself, wherever its prefix was moved; it says what to do
- * about an error (report.c); and it closes the state at the end, so that
- * sandboxes are closed.
+ * modules beside itself, wherever its prefix was moved; coroutines can wait
+ * inside tasks; it says what to do about an error (report.c); and it closes the
+ * state at the end, so that sandboxes are closed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,12 +95,21 @@ static int load_chunk(lua_State *L, const struct request *req) {
   return LUA_ERRERR;
 }
 
+/* Coroutines that can wait take the place of the stock ones.  Without Portico's
+ * modules this is a plain Lua; the script's own `require` will say so. */
+static void install_coroutines(lua_State *L) {
+  static const char code[] = "require('portico.coroutine').install()";
+  if (luaL_loadstring(L, code) != LUA_OK || lua_pcall(L, 0, 0, 0) != LUA_OK)
+    lua_pop(L, 1);
+}
+
 /* Everything that may raise, in protected mode.  Returns the exit code. */
 static int protected_main(lua_State *L) {
   const struct request *req = lua_touserdata(L, 1);
   luaL_checkversion(L);
   luaL_openlibs(L);
   cli_set_paths(L);
+  install_coroutines(L);
   if (req->what == RUN_EXEC) {
     lua_pushinteger(L, cli_exec(L, req->args));
     return 1;

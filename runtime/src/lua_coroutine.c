@@ -22,8 +22,9 @@
 #include "lua_cancel.h"
 #include "lua_error.h"
 
-#define MAX_HELD_YIELDS 100 /* of a coroutine in a scope, before it is ended   \
-                             */
+#define MAX_HELD_YIELDS                                                        \
+  100 /* of a coroutine in a scope, before it is ended                         \
+       */
 
 static const char wait_mark = 0;  /* the wait itself */
 static const char level_mark = 0; /* one inside waits */
@@ -104,7 +105,7 @@ void pco__outer_traceback(lua_State *L, pco__lua *lua, lua_State *co) {
 
 static lua_State *arg_coroutine(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
-  luaL_argexpected(L, co, 1, "coroutine");
+  luaL_argexpected(L, co, 1, "thread");
   return co;
 }
 
