@@ -305,7 +305,6 @@ static void interrupt(pco__task *task) {
       pco__op_cancel(task->op, pco__cancel_code(c));
     return;
   }
-  pco__list_remove(&task->waiting);
   pco__task_ready(task);
 }
 
@@ -403,6 +402,5 @@ void pco__force(pco__task *task, int code) {
       task->wait == PCO__WAITS_OP)
     return;
   task->forced = code;
-  pco__list_remove(&task->waiting);
   pco__task_ready(task);
 }

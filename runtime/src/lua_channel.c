@@ -4,9 +4,10 @@
  * waiting; closed by whoever has no more to send.
  *
  * Values that wait are in the channel's user value, a table with the keys
- * first .. last.  A task that waits to send has its value in its own user
- * value, and one that waits to receive gets it there: so what a cancelled task
- * wanted to send is not sent, and what was handed to one is received.
+ * first .. last.  A task that waits to send has its value in the registry,
+ * under an address in the task, and one that waits to receive gets it there: so
+ * what a cancelled task wanted to send is not sent, and what was handed to one
+ * is received.
  */
 #include "lua_channel.h"
 
@@ -78,25 +79,19 @@ static void take(lua_State *L, channel *c) {
   lua_remove(L, -2);
 }
 
-/* Sets a task's value to the one on top of L, which is popped. */
-static void set_value(lua_State *L, pco__task *task) {
-  pco__task_push(L, task);
-  lua_insert(L, -2);
-  lua_setiuservalue(L, -2, PCO__TASK_VALUE);
-  lua_pop(L, 1);
-}
-
 /* Pushes a task's value, which it has no more then. */
 static void push_value(lua_State *L, pco__task *task) {
-  pco__task_push(L, task);
-  lua_getiuservalue(L, -1, PCO__TASK_VALUE);
+  if (!task->has_value) {
+    lua_pushnil(L);
+    return;
+  }
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &task->target);
   lua_pushnil(L);
-  lua_setiuservalue(L, -3, PCO__TASK_VALUE);
-  lua_remove(L, -2);
+  pco__task_set_value(L, task);
 }
 
 static pco__task *first_of(const pco__node *queue) {
-  return PCO_CONTAINER(queue->next, pco__task, waiting);
+  return PCO_CONTAINER(queue->next, pco__task, node);
 }
 
 /* Who waits first to send may do so. */
@@ -123,12 +118,9 @@ static int after_send(lua_State *L, int status, lua_KContext context) {
   (void)context;
   pco__task *task = pco__lua_of(L)->current;
   pco__unpark(L, "channel.send");
-  pco__task_push(L, task);
-  lua_getiuservalue(L, -1, PCO__TASK_VALUE);
+  push_value(L, task);
   if (lua_isnil(L, -1)) /* somebody has it */
     return 0;
-  lua_pushnil(L);
-  lua_setiuservalue(L, -3, PCO__TASK_VALUE);
   return raise_closed(L, "channel.send");
 }
 
@@ -137,7 +129,7 @@ static bool send_now(lua_State *L, channel *c) {
   if (!pco__list_empty(&c->receivers)) {
     pco__task *receiver = first_of(&c->receivers);
     lua_pushvalue(L, 2);
-    set_value(L, receiver);
+    pco__task_set_value(L, receiver);
     pco__task_grant(receiver);
     return true;
   }
@@ -174,7 +166,7 @@ static int channel_send(lua_State *L) {
     return pco__park_granted(L, PCO__WAITS_SEND, c, 0, after_send);
   }
   lua_pushvalue(L, 2);
-  set_value(L, task);
+  pco__task_set_value(L, task);
   return pco__park_for(L, operation, ns, PCO__WAITS_SEND, &c->senders, c, 0,
                        after_send);
 }
@@ -213,15 +205,13 @@ static int receive(lua_State *L, int64_t ns) {
   if (receive_now(L, c)) {
     if (!pco__task_should_yield(task))
       return 1;
-    set_value(L, task);
+    pco__task_set_value(L, task);
     return pco__park_granted(L, PCO__WAITS_RECEIVE, c, 0, after_receive);
   }
   if (c->closed) {
     lua_pushnil(L);
     return 1;
   }
-  lua_pushnil(L); /* a send that was cancelled may have left its value */
-  set_value(L, task);
   return pco__park_for(L, operation, ns, PCO__WAITS_RECEIVE, &c->receivers, c,
                        0, after_receive);
 }

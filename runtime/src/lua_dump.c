@@ -74,8 +74,8 @@ static void push_what(lua_State *L, pco__task *task) {
       [PCO__WAITS_RECEIVE] = "receive from channel"};
   if (task->wait == PCO__WAITS_OP)
     lua_pushstring(L, task->op ? task->op->cls->name : "an op");
-  else if (task->wait == PCO__WAITS_TASK && task->awaits)
-    push_awaited(L, "await of", task->awaits);
+  else if (task->wait == PCO__WAITS_TASK && task->target)
+    push_awaited(L, "await of", (pco__task *)task->target);
   else if (task->wait >= PCO__WAITS_EVENT)
     lua_pushfstring(L, "%s %p", names[task->wait], task->target);
   else
@@ -87,7 +87,7 @@ static const char *state_of(const pco__task *task) {
     return "running";
   if (!task->started)
     return "new";
-  return pco__list_empty(&task->node) ? "waiting" : "ready";
+  return task->ready ? "ready" : "waiting";
 }
 
 /* Pushes "file:line" of the innermost wait, or nil. */

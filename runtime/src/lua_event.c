@@ -20,7 +20,7 @@ static int64_t call_timeout(lua_State *L, int idx, const char *operation) {
 }
 
 static pco__task *first_of(const pco__node *queue) {
-  return PCO_CONTAINER(queue->next, pco__task, waiting);
+  return PCO_CONTAINER(queue->next, pco__task, node);
 }
 
 /* ---- events -------------------------------------------------------------- */

@@ -23,9 +23,10 @@
 #include "lua_wait.h"
 
 #define NS_PER_S  UINT64_C(1000000000)
-#define GRACE_NS  (10 * NS_PER_S)  /* of the tasks, after Ctrl-C */
-#define TURN_NS   (NS_PER_S / 100) /* of tasks, before the loop is served */
-#define SLOW_NS   NS_PER_S         /* for a task to run without waiting */
+#define GRACE_NS  (10 * NS_PER_S)    /* of the tasks, after Ctrl-C */
+#define TURN_NS   (NS_PER_S / 100)   /* of tasks, before the loop is served */
+#define SERVE_NS  (NS_PER_S / 10000) /* it is served as often as that */
+#define SLOW_NS   NS_PER_S           /* for a task to run without waiting */
 #define MAX_QUICK 100 /* waits that are over at once, before others run */
 
 /* ---- waiting ------------------------------------------------------------- */
@@ -63,12 +64,24 @@ bool pco__is_resumed(lua_State *L) {
 }
 
 void pco__task_ready(pco__task *task) {
-  if (pco__list_empty(&task->node))
-    pco__list_append(&task->lua->ready, &task->node);
+  if (task->ready)
+    return;
+  pco__list_remove(&task->node);
+  pco__list_append(&task->lua->ready, &task->node);
+  task->ready = true;
+}
+
+void pco__task_set_value(lua_State *L, pco__task *task) {
+  bool is_nil = lua_isnil(L, -1);
+  if (is_nil && !task->has_value) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &task->target);
+  task->has_value = !is_nil;
 }
 
 void pco__task_grant(pco__task *task) {
-  pco__list_remove(&task->waiting);
   task->granted = true;
   pco__task_ready(task);
 }
@@ -93,7 +106,6 @@ static int give_way(lua_State *L, pco__task *task, pco__wait wait,
 
 static void on_limit(pco__timer *timer) {
   pco__task *task = PCO_CONTAINER(timer, pco__task, timer);
-  pco__list_remove(&task->waiting);
   task->timed_out = true;
   pco__task_ready(task);
 }
@@ -106,7 +118,7 @@ int pco__park(lua_State *L, pco__wait wait, pco__node *queue,
   task->timed_out = false;
   task->target = target;
   if (queue)
-    pco__list_append(queue, &task->waiting);
+    pco__list_append(queue, &task->node);
   return give_way(L, task, wait, context, k);
 }
 
@@ -146,10 +158,8 @@ static pco__task *owner_of(pco__lua *lua, const lua_State *L) {
 
 int pco__raise_foreign(lua_State *L, const char *operation) {
   pco__task *task = owner_of(pco__lua_of(L), L);
-  if (task && task != task->lua->current) {
-    pco__list_remove(&task->waiting);
+  if (task && task != task->lua->current)
     pco__task_ready(task);
-  }
   return pco__raise_new(L, PCO_ECOROUTINE, operation,
                         "this task was resumed by somebody else while it "
                         "waited");
@@ -171,13 +181,13 @@ void pco__unpark(lua_State *L, const char *operation) {
   if (!pco__is_resumed(L))
     pco__raise_foreign(L, operation);
   pco__task *task = pco__lua_of(L)->current;
-  pco__list_remove(&task->waiting);
   pco__timer_stop(&task->lua->runtime.loop, &task->timer);
   task->target = NULL;
   if (task->granted)
     return;
+  lua_pushnil(L); /* what it wanted to send is not sent */
+  pco__task_set_value(L, task);
   task->lenient = false;
-  task->awaits = NULL;
   if (task->forced)
     raise_forced(L, task, operation);
   pco__check_cancelled(L, operation);
@@ -393,22 +403,31 @@ static void collect_done(pco__lua *lua) {
   }
 }
 
-/* Resumes those that are ready now, for a while. */
-static void run_ready(lua_State *L, pco__lua *lua) {
-  uint64_t start = uv_hrtime();
-  uint64_t before = start;
-  if (pco__list_empty(&lua->turn))
+/* The next one to be resumed.  Those that became ready meanwhile have their
+ * turn when all others had it, and at once only if the loop was served just
+ * now. */
+static pco__task *next_ready(pco__lua *lua, uint64_t so_far) {
+  if (pco__list_empty(&lua->turn) && so_far < SERVE_NS)
     for (pco__node *n; (n = pco__list_shift(&lua->ready)) != NULL;)
       pco__list_append(&lua->turn, n);
-  for (pco__node *n; (n = pco__list_shift(&lua->turn)) != NULL;) {
-    pco__task *task = PCO_CONTAINER(n, pco__task, node);
+  pco__node *n = so_far < TURN_NS ? pco__list_shift(&lua->turn) : NULL;
+  if (!n)
+    return NULL;
+  pco__task *task = PCO_CONTAINER(n, pco__task, node);
+  task->ready = false;
+  return task;
+}
+
+/* Resumes those that are ready, for a while. */
+static void run_ready(lua_State *L, pco__lua *lua) {
+  uint64_t start = uv_hrtime();
+  uint64_t now = start;
+  for (pco__task *task; (task = next_ready(lua, now - start)) != NULL;) {
+    uint64_t before = now;
     resume(L, task);
-    uint64_t now = uv_hrtime();
+    now = uv_hrtime();
     if (now - before > SLOW_NS)
       tell_slow(L, task, now - before);
-    if (now - start > TURN_NS)
-      return;
-    before = now;
   }
 }
 

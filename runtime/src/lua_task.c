@@ -38,7 +38,6 @@ static void init_task(pco__task *task, pco__lua *lua) {
   pco__list_init(&task->all);
   pco__list_init(&task->sibling);
   pco__list_init(&task->visit);
-  pco__list_init(&task->waiting);
   pco__list_init(&task->awaiters);
   task->lua = lua;
   task->id = ++lua->n_made;
@@ -59,7 +58,7 @@ pco__task *pco__task_new(lua_State *L, pco__lua *lua, int n_args,
                          pco__scope *scope) {
   int fn = lua_gettop(L) - n_args;
   luaL_checkstack(L, 6, "out of stack");
-  pco__task *task = lua_newuserdatauv(L, sizeof *task, PCO__TASK_VALUE);
+  pco__task *task = lua_newuserdatauv(L, sizeof *task, PCO__N_TASK_VALUES);
   init_task(task, lua);
   pco__set_class(L, PCO__TASK);
   note_spawner(L, task);
@@ -101,7 +100,7 @@ pco__task *pco__task_at(lua_State *L, int idx) {
 static bool wake_awaiters(pco__task *task) {
   bool lenient = false;
   while (!pco__list_empty(&task->awaiters)) {
-    pco__task *awaiter = PCO_CONTAINER(task->awaiters.next, pco__task, waiting);
+    pco__task *awaiter = PCO_CONTAINER(task->awaiters.next, pco__task, node);
     lenient |= awaiter->lenient;
     pco__task_grant(awaiter);
   }
@@ -125,10 +124,12 @@ void pco__task_ended(lua_State *L, pco__task *task, int n_results) {
   task->outside = false;
   task->wait = PCO__NO_WAIT;
   pco__timer_stop(&lua->runtime.loop, &task->timer);
-  pco__list_remove(&task->waiting);
   pco__list_remove(&task->node);
+  task->ready = false;
   pco__list_remove(&task->visit);
   pco__list_remove(&task->all);
+  lua_pushnil(L);
+  pco__task_set_value(L, task);
   pco__abandon_scopes(task, NULL);
   pco__end_grace(task);
   pco__forget_reason(L, &task->cancel);
@@ -161,14 +162,36 @@ int pco__task_results(lua_State *L, pco__task *task) {
 
 /* ---- names --------------------------------------------------------------- */
 
-void pco__task_push_name(lua_State *L, pco__task *task) {
-  int top = lua_gettop(L);
-  pco__task_push(L, task);
-  if (lua_isnil(L, -1) ||
-      lua_getiuservalue(L, -1, PCO__TASK_NAME) != LUA_TSTRING)
+static const char names_key = 0; /* in the registry: task to name, weakly */
+
+static void push_names(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &names_key) == LUA_TTABLE)
+    return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "k");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &names_key);
+}
+
+/* Replaces the Task on top by its name. */
+static void to_name(lua_State *L, const pco__task *task) {
+  int at = lua_gettop(L);
+  push_names(L);
+  lua_pushvalue(L, at);
+  if (lua_isnil(L, at) || lua_rawget(L, -2) != LUA_TSTRING)
     lua_pushfstring(L, "task %d", (int)task->id);
-  lua_replace(L, top + 1);
-  lua_settop(L, top + 1);
+  lua_replace(L, at);
+  lua_settop(L, at);
+}
+
+void pco__task_push_name(lua_State *L, pco__task *task) {
+  luaL_checkstack(L, 6, "out of stack");
+  pco__task_push(L, task);
+  to_name(L, task);
 }
 
 void pco__push_spawn_site(lua_State *L, pco__task *task) {
@@ -192,7 +215,8 @@ void pco__push_spawn_site(lua_State *L, pco__task *task) {
 /* True if `task` cannot end before `self` does: it is self, or self is in a
  * scope of it, or it awaits such a task. */
 static bool depends_on(pco__task *task, pco__task *self) {
-  for (; task; task = task->wait == PCO__WAITS_TASK ? task->awaits : NULL) {
+  for (; task; task = task->wait == PCO__WAITS_TASK ? (pco__task *)task->target
+                                                    : NULL) {
     for (const pco__task *t = self; t; t = t->scope ? t->scope->owner : NULL)
       if (t == task)
         return true;
@@ -230,7 +254,6 @@ static int after_await(lua_State *L, int status, lua_KContext lenient) {
   pco__unpark(L, lenient ? "task.pawait" : "task.await");
   pco__task *self = pco__lua_of(L)->current;
   self->lenient = false;
-  self->awaits = NULL;
   return give_awaited(L, lenient);
 }
 
@@ -244,7 +267,6 @@ static int await(lua_State *L, bool lenient) {
   check_cycle(L, task, self, operation);
   pco__check_cancelled(L, operation);
   self->lenient = lenient;
-  self->awaits = task;
   return pco__park(L, PCO__WAITS_TASK, &task->awaiters, task, lenient,
                    after_await);
 }
@@ -305,11 +327,11 @@ static int task_tostring(lua_State *L) {
     lua_pushliteral(L, "portico.Task");
     return 1;
   }
-  if (lua_getiuservalue(L, 1, PCO__TASK_NAME) == LUA_TSTRING)
-    lua_pushfstring(L, "portico.Task(%s, %s)", lua_tostring(L, -1),
-                    status_of(task));
-  else
-    lua_pushfstring(L, "portico.Task(%d, %s)", (int)task->id, status_of(task));
+  lua_settop(L, 1);
+  lua_pushvalue(L, 1);
+  to_name(L, task);
+  lua_pushfstring(L, "portico.Task(%s, %s)", lua_tostring(L, -1),
+                  status_of(task));
   return 1;
 }
 
@@ -317,10 +339,8 @@ static int task_tostring(lua_State *L) {
 static int task_index(lua_State *L) {
   if (lua_type(L, 2) == LUA_TSTRING &&
       strcmp(lua_tostring(L, 2), "name") == 0) {
-    if (lua_getiuservalue(L, 1, PCO__TASK_NAME) == LUA_TSTRING)
-      return 1;
-    pco__task *task = (pco__task *)lua_touserdata(L, 1);
-    lua_pushfstring(L, "task %d", (int)task->id);
+    lua_pushvalue(L, 1);
+    to_name(L, (const pco__task *)lua_touserdata(L, 1));
     return 1;
   }
   lua_settop(L, 2);
@@ -337,8 +357,10 @@ static int task_newindex(lua_State *L) {
   if (lua_type(L, 3) != LUA_TSTRING)
     return pco__bad_argument(L, "task", "the name must be a string (got %s)",
                              luaL_typename(L, 3));
-  lua_settop(L, 3);
-  lua_setiuservalue(L, 1, PCO__TASK_NAME);
+  push_names(L);
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, 3);
+  lua_rawset(L, -3);
   return 0;
 }
 

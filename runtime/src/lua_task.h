@@ -45,20 +45,19 @@ typedef struct pco__cancel {
 } pco__cancel;
 
 typedef struct pco__task {
-  pco__node node;     /* in lua->ready or lua->turn, or in nothing */
+  pco__node node;     /* in lua->ready or lua->turn; or in the queue of what it
+                         waits for; or in nothing */
   pco__node all;      /* in lua->tasks, until it has ended */
   pco__node sibling;  /* in its scope's children, then maybe in its failed */
   pco__node visit;    /* in the work list of a cancellation */
-  pco__node waiting;  /* in the queue of what it waits for */
-  pco__node awaiters; /* of pco__task.waiting: who awaits this one */
+  pco__node awaiters; /* of pco__task.node: who awaits this one */
   lua_State *co;      /* its first coroutine */
   lua_State *waiter;  /* the coroutine in it that waits: co or one inside */
   pco__lua *lua;
   struct pco__scope *scope;  /* it was spawned in; NULL: of run() itself */
   struct pco__scope *scopes; /* that it has open, the innermost first */
-  pco__op *op; /* that it waits for; the box on the stack owns it */
-  struct pco__task *awaits; /* that it waits for */
-  const void *target;       /* the object that it waits for, for the dump */
+  pco__op *op;        /* that it waits for; the box on the stack owns it */
+  const void *target; /* the object, or the task, that it waits for */
   struct pco__grace *grace; /* cancelled, and still cleaning up; owned */
   pco__timer timer;         /* of a sleep or of the time limit of a wait */
   uint64_t since;           /* it waits; uv_now() */
@@ -69,6 +68,7 @@ typedef struct pco__task {
   unsigned id; /* counted by the state */
   int line;    /* where it was spawned, in the function of its user value */
   unsigned char wait; /* pco__wait */
+  bool ready;         /* in lua->ready or lua->turn */
   bool started;
   bool ended;
   bool failed;    /* its results are false and the error */
@@ -78,19 +78,17 @@ typedef struct pco__task {
   bool granted;   /* what it waits for is there */
   bool timed_out; /* its wait took too long */
   bool lenient;   /* awaits by pawait: the failure is taken care of */
+  bool has_value; /* in the registry */
   bool outside;   /* something outside of Lua will end the wait */
   bool slow_told; /* that it ran for long was reported */
   int forced;     /* its wait raises this code, whatever shields it */
   int nested;     /* callbacks around what it runs */
 } pco__task;
 
-/* User values of a task. */
-enum {
-  PCO__TASK_THREAD = 1,
-  PCO__TASK_SPAWNER,
-  PCO__TASK_NAME,
-  PCO__TASK_VALUE
-};
+/* User values of a task.  What few tasks have is elsewhere: a name in a weak
+ * table, a value on its way through a channel in the registry, under the
+ * address of `target`. */
+enum { PCO__TASK_THREAD = 1, PCO__TASK_SPAWNER, PCO__N_TASK_VALUES = 2 };
 
 /* ---- life ---------------------------------------------------------------- */
 
@@ -115,7 +113,7 @@ void pco__task_fail(lua_State *L, pco__task *task);
 int pco__task_results(lua_State *L, pco__task *task);
 /* Pushes "file:line" of where it was spawned, or nil. */
 void pco__push_spawn_site(lua_State *L, pco__task *task);
-/* Pushes the task's name. */
+/* Pushes the name that was given to it, or "task 3". */
 void pco__task_push_name(lua_State *L, pco__task *task);
 
 /* Gives the objects their fields; the class is in Lua. */
@@ -144,9 +142,12 @@ int pco__park_for(lua_State *L, const char *operation, int64_t ns,
 /* For the continuation: returns if the wait was granted; raises a foreign
  * resume, a cancellation, a time limit. */
 void pco__unpark(lua_State *L, const char *operation);
+/* Sets the value that the task sends or receives to the one on top of L, which
+ * is popped; nil: none. */
+void pco__task_set_value(lua_State *L, pco__task *task);
 /* What the task waits for is there. */
 void pco__task_grant(pco__task *task);
-/* To be resumed. */
+/* To be resumed; out of any queue. */
 void pco__task_ready(pco__task *task);
 /* A wait that was over at once: true if the task should let others run, now
  * and then. */
