@@ -42,6 +42,28 @@ echo: ping
 echo: pong
 exit 0
 ]],
+  four_at_a_time = [[
+1 4 9 16 25 36 49 64 81 100 121 144 169 196 225 256 289 324 361 400
+at once: 4
+]],
+  first_answer = [[
+answered: fast
+still running: 0
+]],
+  worker_pool = [[
+9 jobs done
+failed with exit code 3
+]],
+  generator = [[
+1	2
+3	4
+5	6
+]],
+  graceful_shutdown = [[
+serving
+state: saved
+ended: PCO_EINTERRUPTED
+]],
   timeout_partial = [[
 PCO_ETIMEDOUT
 so far: working
