@@ -590,6 +590,11 @@ static pco_sup *find(pco_agent *a, uint64_t target) {
   return NULL;
 }
 
+bool pco_commands_has(pco_agent *a, uint64_t op) {
+  const pco_sup *s = find(a, op);
+  return s && s->started;
+}
+
 /* Passes a request on; false if there are too many at that supervisor. */
 static bool pass_on(pco_agent *a, pco_sup *s, const pco_frame *f,
                     uint16_t type) {

@@ -114,6 +114,9 @@ int64_t pco_commands_next(const pco_commands *c);
 /* Once a turn: time limits, orphans, memory of the dead. */
 void pco_commands_tick(struct pco_agent *a);
 
+/* True if something of the command may live. */
+bool pco_commands_has(struct pco_agent *a, uint64_t op);
+
 /* Kills every process below the agent, supervisors included. */
 void pco_commands_end(struct pco_agent *a);
 

@@ -114,6 +114,9 @@ static void handle(pco_agent *a, pco_frame *f, const pco_request *r) {
   case PCO_WIRE_CLOSE_OUTPUT:
     pco_relay_close_output(a, r);
     break;
+  case PCO_WIRE_ADOPT:
+    pco_relay_adopt(a, f, r);
+    break;
   case PCO_WIRE_CREDIT:
     pco_relay_credit(a, r);
     break;

@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define BLOCK (64u * 1024) /* of output in one frame */
+#define BLOCK PCO_RELAY_CREDIT /* of output in one frame; fits the ring */
 /* More than the kernel keeps of a terminal's output. */
 #define TERMINAL_HOLDS (128u * 1024)
 
@@ -87,9 +87,13 @@ static void close_all(pco_relay *r) {
   close_slave(r);
 }
 
+/* True until its end was told. */
+static bool is_open(const pco_relay_out *o) {
+  return o->source.fd >= 0 || o->eof;
+}
+
 static void discard_if_ended(pco_relay *r) {
-  if (r->out[0].source.fd < 0 && r->out[1].source.fd < 0 &&
-      r->in.source.fd < 0) {
+  if (!is_open(&r->out[0]) && !is_open(&r->out[1]) && r->in.source.fd < 0) {
     close_slave(r);
     discard(r);
   }
@@ -127,18 +131,61 @@ static void send_output(pco_relay_out *o, const uint8_t *data, size_t len,
   o->credit -= len;
 }
 
+/* Tells the end. */
+static void finish_output(pco_relay_out *o, int eof) {
+  o->eof = 0;
+  send_output(o, NULL, 0, eof);
+  if (o->closing)
+    pco_answer_empty(o->relay->agent, o->closing);
+  discard_if_ended(o->relay);
+}
+
 /* Ends an output, and with a terminal's its input; closing the master hangs
- * it up. */
+ * it up.  What is in the ring can still be asked for. */
 static void end_output(pco_relay_out *o, int eof) {
   pco_relay *r = o->relay;
   close_source(r->agent, &o->source, &o->watched);
   if (r->terminal)
     close_source(r->agent, &r->in.source, &r->in.watched);
-  send_output(o, NULL, 0, eof);
-  if (o->closing)
-    pco_answer_empty(r->agent, o->closing);
-  discard_if_ended(r);
+  if (o->ring.len > 0 && !o->closing)
+    o->eof = eof;
+  else
+    finish_output(o, eof);
 }
+
+/* ---- the ring ----------------------------------------------------------- */
+
+/* Adds at most as many bytes as it holds; what is too old is dropped. */
+static void keep_output(pco_relay_out *o, const uint8_t *data, size_t len) {
+  pco_ring *g = &o->ring;
+  size_t all = g->len + len;
+  size_t over = all > PCO_RELAY_CREDIT ? all - PCO_RELAY_CREDIT : 0;
+  g->at = (g->at + over) % PCO_RELAY_CREDIT;
+  g->len -= over;
+  o->offset += over;
+  size_t to = (g->at + g->len) % PCO_RELAY_CREDIT;
+  size_t first = PCO_RELAY_CREDIT - to < len ? PCO_RELAY_CREDIT - to : len;
+  memcpy(g->data + to, data, first);
+  memcpy(g->data, data + first, len - first);
+  g->len += len;
+}
+
+/* Passes on what the credit allows, and then the end. */
+static void send_ring(pco_relay_out *o) {
+  pco_ring *g = &o->ring;
+  while (g->len > 0 && o->credit > 0) {
+    size_t n =
+        PCO_RELAY_CREDIT - g->at < g->len ? PCO_RELAY_CREDIT - g->at : g->len;
+    n = n < o->credit ? n : (size_t)o->credit;
+    send_output(o, g->data + g->at, n, 0);
+    g->at = (g->at + n) % PCO_RELAY_CREDIT;
+    g->len -= n;
+  }
+  if (g->len == 0 && o->eof)
+    finish_output(o, o->eof);
+}
+
+/* ---- reading ------------------------------------------------------------ */
 
 /* Reads up to `most` bytes; *end: nothing more lies there, as errno or 0 (the
  * end) says.  Never with little room: of a packet (a pipe that the command made
@@ -161,13 +208,14 @@ static size_t gather(int fd, uint8_t *block, size_t most, bool *end) {
 }
 
 static bool may_read(const pco_relay_out *o) {
-  return o->source.fd >= 0 && o->relay->started && o->credit >= PIPE_BUF &&
-         !o->relay->agent->relays.clogged;
+  bool may_send = o->credit >= PIPE_BUF && !o->relay->agent->relays.clogged;
+  return o->source.fd >= 0 && o->relay->started && (o->adopted || may_send);
 }
 
 /* True if what is to be passed on before the end was. */
 static bool is_over(const pco_relay_out *o, bool dry) {
-  return o->closing && (dry || o->offset >= o->until || o->credit < PIPE_BUF);
+  return o->closing && (dry || o->offset + o->ring.len >= o->until ||
+                        (!o->adopted && o->credit < PIPE_BUF));
 }
 
 /* Passes on what lies there, at most a block. */
@@ -176,11 +224,16 @@ static void pass_output(pco_relay_out *o) {
   bool end;
   if (!may_read(o))
     return;
-  size_t most = o->credit < BLOCK ? (size_t)o->credit : BLOCK;
+  size_t most = o->adopted || o->credit > BLOCK ? BLOCK : (size_t)o->credit;
   size_t len = gather(o->source.fd, block, most, &end);
   int error = errno;
-  if (len > 0)
+  if (o->adopted) {
+    keep_output(o, block, len);
+    if (!o->relay->agent->relays.clogged)
+      send_ring(o);
+  } else if (len > 0) {
     send_output(o, block, len, 0);
+  }
   if (end && error != EAGAIN)
     end_output(o, PCO_EOF_END);
   else if (is_over(o, end))
@@ -378,6 +431,8 @@ void pco_relay_credit(pco_agent *a, const pco_request *q) {
   o->credit += pco_request_number(q, PCO_TAG_LENGTH);
   if (o->credit > PCO_MAX_CREDIT)
     pco_agent_protocol_error(a);
+  if (o->adopted)
+    send_ring(o);
   watch_output(o);
 }
 
@@ -411,9 +466,10 @@ void pco_relay_close_input(pco_agent *a, const pco_request *q) {
 /* How far an output goes whose end is asked for. */
 static uint64_t last_offset(const pco_relay_out *o) {
   int there = 0;
+  uint64_t read = o->offset + o->ring.len;
   if (o->relay->terminal)
-    return o->offset + TERMINAL_HOLDS;
-  return o->offset +
+    return read + TERMINAL_HOLDS;
+  return read +
          (ioctl(o->source.fd, FIONREAD, &there) == 0 ? (uint64_t)there : 0);
 }
 
@@ -422,18 +478,75 @@ void pco_relay_close_output(pco_agent *a, const pco_request *q) {
   pco_relay_out *o =
       r ? &r->out[pco_request_number(q, PCO_TAG_STREAM) - 1] : NULL;
   bool now = pco_request_number(q, PCO_TAG_FLAGS) & PCO_CLOSE_NOW;
-  if (!o || o->source.fd < 0) {
+  if (!o || !is_open(o)) {
     pco_answer_empty(a, q->op);
     return;
   }
   if (o->closing)
     pco_answer_empty(a, o->closing); /* only the last one says when */
   o->closing = q->op;
-  o->until = now ? o->offset : last_offset(o);
-  if (is_over(o, !r->started))
+  o->until = now ? 0 : last_offset(o);
+  if (o->source.fd < 0)
+    finish_output(o, o->eof); /* only the ring was left */
+  else if (is_over(o, !r->started))
     end_output(o, PCO_EOF_HELD);
   else
     on_output(o, 0);
+}
+
+/* Nobody reads it for now; false without memory for a ring. */
+static bool adopt_output(pco_relay_out *o) {
+  if (o->source.fd < 0)
+    return true;
+  if (!o->ring.data)
+    o->ring.data = malloc(PCO_RELAY_CREDIT);
+  o->adopted = true;
+  o->credit = 0;
+  return o->ring.data != NULL;
+}
+
+/* Takes the descriptors of an ADOPT. */
+static int adopt_streams(pco_relay *r, pco_frame *f, uint64_t bits) {
+  int rc = 0;
+  uint8_t n = 0;
+  for (int i = 0; i < 3; i++) {
+    if (!(bits >> i & 1))
+      continue;
+    int fd = f->fds[n++];
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (i > 0)
+      open_output(&r->out[i - 1], fd);
+    else
+      rc = open_input(&r->in, fd);
+  }
+  f->header.n_fds = 0;
+  for (int i = 0; i < 2; i++)
+    rc = adopt_output(&r->out[i]) ? rc : -ENOMEM;
+  return rc;
+}
+
+/* What is relayed already is so from the start: it brings no descriptors. */
+void pco_relay_adopt(pco_agent *a, pco_frame *f, const pco_request *q) {
+  uint64_t target = pco_request_number(q, PCO_TAG_TARGET);
+  uint64_t bits = pco_request_number(q, PCO_TAG_FLAGS);
+  pco_relay *r = find(a, target);
+  int rc = r ? 0 : -ESRCH;
+  if (r && bits) {
+    pco_agent_protocol_error(a);
+  } else if (r) {
+    rc = adopt_streams(r, f, 0);
+  } else if (bits && pco_commands_has(a, target)) {
+    r = create(a, target);
+    rc = r ? adopt_streams(r, f, bits) : -ENOMEM;
+  }
+  pco_frame_close_fds(f);
+  if (rc == 0) {
+    pco_answer_empty(a, q->op);
+    pco_relay_started(a, target);
+    return;
+  }
+  pco_relay_drop(a, target);
+  pco_answer_error(a, q->op, -rc, NULL, NULL);
 }
 
 void pco_relay_resize(pco_agent *a, const pco_request *q) {
@@ -457,7 +570,9 @@ void pco_relay_resize(pco_agent *a, const pco_request *q) {
  * looked at once more. */
 static void go_on(pco_relay *r) {
   for (int i = 0; i < 2; i++) {
-    if (r->out[i].closing && r->out[i].source.fd >= 0)
+    if (r->out[i].adopted && !r->agent->relays.clogged)
+      send_ring(&r->out[i]);
+    if (r->out[i].closing)
       pass_output(&r->out[i]);
     watch_output(&r->out[i]);
   }
@@ -467,6 +582,8 @@ static void free_gone(pco_relays *all) {
   for (pco_relay *r; (r = all->gone);) {
     all->gone = r->next;
     free(r->in.data);
+    free(r->out[0].ring.data);
+    free(r->out[1].ring.data);
     free(r);
   }
 }

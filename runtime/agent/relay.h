@@ -8,8 +8,12 @@
  * terminal it keeps the master, and a slave until the first process has ended,
  * so that a command that closes its terminal may open it again.
  *
- * Invariants: no byte is read beyond the credit, so nothing has to be kept; at
- * most PCO_RELAY_CREDIT bytes of input are; every stream ends once, and the
+ * What is *adopted* has no reader for now: it is read all the same, so that the
+ * command is not held back, and the newest of it is kept in a ring.
+ *
+ * Invariants: of what is not adopted no byte is read beyond the credit, so
+ * nothing has to be kept; at most PCO_RELAY_CREDIT bytes of input are; every
+ * stream ends once, and the
  * host is told.  While the host is slow (PCO_OUT_LOW) nothing is read.  A
  * source that is not wanted is not watched at all: a hang-up would be told all
  * the time.
@@ -26,13 +30,23 @@
 struct pco_agent;
 typedef struct pco_relay pco_relay;
 
+/* The newest bytes of a stream. */
+typedef struct pco_ring {
+  uint8_t *data; /* of PCO_RELAY_CREDIT bytes; owned; NULL: none yet */
+  size_t at;     /* of the first */
+  size_t len;
+} pco_ring;
+
 /* An output: a pipe's end or a terminal's master. */
 typedef struct pco_relay_out {
   pco_relay *relay;
-  pco_source source; /* its fd is -1 once it has ended */
+  pco_source source; /* its fd is -1 once nothing more comes */
   uint8_t stream;    /* 1 or 2 */
   bool watched;
-  uint64_t offset;  /* bytes that were passed on */
+  bool adopted;
+  int eof;          /* PCO_EOF_* that follows the ring; 0: not yet */
+  pco_ring ring;    /* if adopted */
+  uint64_t offset;  /* bytes that were passed on, or dropped */
   uint64_t credit;  /* bytes that may be */
   uint64_t closing; /* op of a CLOSE_OUTPUT that waits for its end, or 0 */
   uint64_t until;   /* the offset at which it is over, then */
@@ -73,7 +87,8 @@ void pco_relay_exited(struct pco_agent *a, uint64_t op);
 /* It did not start. */
 void pco_relay_drop(struct pco_agent *a, uint64_t op);
 
-/* The requests. */
+/* The requests.  adopt owns the descriptors of f afterwards. */
+void pco_relay_adopt(struct pco_agent *a, pco_frame *f, const pco_request *r);
 void pco_relay_credit(struct pco_agent *a, const pco_request *r);
 void pco_relay_input(struct pco_agent *a, const pco_request *r);
 void pco_relay_close_input(struct pco_agent *a, const pco_request *r);

@@ -59,6 +59,9 @@ static const rule RULES[] = {
     ONE(PCO_WIRE_CLOSE_OUTPUT, PCO_TAG_TARGET, 1, UINT64_MAX),
     ONE(PCO_WIRE_CLOSE_OUTPUT, PCO_TAG_STREAM, 1, 2),
     ONE(PCO_WIRE_CLOSE_OUTPUT, PCO_TAG_FLAGS, 0, PCO_CLOSE_NOW),
+    ONE(PCO_WIRE_ADOPT, PCO_TAG_TARGET, 1, UINT64_MAX),
+    ONE(PCO_WIRE_ADOPT, PCO_TAG_FLAGS, 0,
+        PCO_ADOPT_IN | PCO_ADOPT_OUT | PCO_ADOPT_ERR),
     ONE(PCO_WIRE_CREDIT, PCO_TAG_STREAM, 1, 2),
     ONE(PCO_WIRE_CREDIT, PCO_TAG_LENGTH, 1, PCO_MAX_CREDIT),
     ONE(PCO_WIRE_INPUT, PCO_TAG_DATA, 0, 0),
@@ -169,9 +172,13 @@ static unsigned count_stdio(const pco_request *r, uint8_t kind) {
   return n;
 }
 
-/* Only a SPAWN has descriptors: one for each STDIO that says so; if it was
- * passed on, one for each that is relayed as well, and one for a terminal. */
+/* Only SPAWN and ADOPT have descriptors: one for each STDIO, or bit, that says
+ * so; a SPAWN that was passed on has one for each that is relayed as well, and
+ * one for a terminal. */
 static bool fds_fit(const pco_request *r, unsigned n_fds, bool passed) {
+  uint64_t bits = pco_request_number(r, PCO_TAG_FLAGS);
+  if (r->type == PCO_WIRE_ADOPT)
+    return n_fds == (bits & 1) + (bits >> 1 & 1) + (bits >> 2);
   if (r->type != PCO_WIRE_SPAWN)
     return n_fds == 0;
   unsigned terminal = count_stdio(r, PCO_STDIO_TERMINAL);

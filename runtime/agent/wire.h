@@ -31,7 +31,7 @@
  *     where one is expected is an error.
  *   - Descriptors ride on the first byte of their frame (SCM_RIGHTS), at most
  *     PCO_WIRE_MAX_FDS; more, or control data that was cut, is a protocol
- *     error.  Only SPAWN carries any, and only from host to agent.
+ *     error.  Only SPAWN and ADOPT carry any, and only from host to agent.
  *   - HELLO, PING, INFO, SHUTDOWN and KILL_ALL are frozen for ever, so that
  *     any host can list and end a sandbox of any age.
  *
@@ -67,6 +67,9 @@
  *   CLOSE_OUTPUT  TARGET STREAM FLAGS  REPLY, after the end of that stream:
  *                                   what lies there now is sent before, within
  *                                   the credit; with PCO_CLOSE_NOW nothing is
+ *   ADOPT     TARGET FLAGS          REPLY, or ERROR (ESRCH: it has ended)
+ *             descriptors: one for each PCO_ADOPT_* in FLAGS, in order: ends
+ *             that the host had, which are relayed from now on
  *   STAT      PATH FLAGS            REPLY: one ENTRY
  *   LIST      PATH FLAGS            REPLY: ENTRY*, frames with MORE first
  *   READ      PATH FLAGS [OFFSET] [LENGTH]
@@ -109,6 +112,10 @@
  * OUTPUT with EOF, a relayed stdin by one CREDIT with EOF, and nothing of it
  * comes afterwards.  The end of a terminal's output is that of its input.
  * After an ERROR to the SPAWN no stream comes and none has to end.
+ * With ADOPT the credit of all outputs of that command is over (what was sent
+ * comes before the REPLY).  They are read all the same, so that the command is
+ * not held back, and the newest PCO_RELAY_CREDIT bytes kept until there is
+ * credit again: then OFFSET may leave bytes out.
  *
  * Limits of a command hold for all that it starts, beside those of the sandbox.
  * What cannot be had is refused: an ERROR with STAGE = PCO_STAGE_LIMIT, LIMIT,
@@ -160,6 +167,7 @@ enum {
   PCO_WIRE_CLOSE_OUTPUT = 41,
   PCO_WIRE_INPUT = 42,
   PCO_WIRE_CLOSE_INPUT = 43,
+  PCO_WIRE_ADOPT = 46,
   PCO_WIRE_CHMOD = 100,
   PCO_WIRE_CHOWN = 101,
   PCO_WIRE_SYMLINK = 102,
@@ -251,6 +259,7 @@ enum {
 };
 enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1, PCO_SPAWN_FLAG_NO_ECHO = 2 };
 enum { PCO_CLOSE_NOW = 1 };
+enum { PCO_ADOPT_IN = 1, PCO_ADOPT_OUT = 2, PCO_ADOPT_ERR = 4 };
 enum {
   PCO_EOF_END = 1,
   PCO_EOF_HELD = 2 /* it was given up, others hold it */

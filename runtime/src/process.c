@@ -520,12 +520,30 @@ void pco__process_kill(pco__process *p, uint64_t grace, int reason) {
   p->driver->kill(p, grace, reason);
 }
 
+/* It runs on, and nobody waits for anything of it. */
+static bool is_left_alone(const pco__process *p) {
+  return p->started && !p->has_exit && !p->error && !p->exec && p->kills == 0 &&
+         !p->reader && !p->reader_open && !p->input.busy &&
+         pco__list_empty(&p->waiters) && pco__list_empty(&p->lookers) &&
+         pco__list_empty(&p->killers) &&
+         p->sandbox->state == PCO__SANDBOX_RUNNING;
+}
+
 void pco__process_release(pco__process *p) {
-  if (p->handles > 0)
-    p->handles--;
-  if (p->handles > 0)
+  if (p->handles > 0 && --p->handles > 0)
     return;
+  bool first = !p->released;
   p->released = true;
   pco__chunks_free(&p->queue);
+  if (first && is_left_alone(p))
+    p->driver->hand_over(p);
+  for (int i = 0; i < 2 && p->has_exit; i++)
+    pco__stream_give_up(&p->streams[i]); /* whoever holds it writes to nobody */
+  pco__process_update(p);
+}
+
+void pco__process_reclaim(pco__process *p) {
+  p->handles++;
+  p->released = false;
   pco__process_update(p);
 }

@@ -10,7 +10,8 @@
  *   a reader     (read, chunks, lines): queued within a bound, then held back
  *   an exec with callbacks: queued for the caller within a bound
  *   the captures (exec, wait): head and tail, never held back
- *   nowhere      (the handle was dropped): thrown away, never held back
+ *   nowhere      (the handle was dropped): never held back.  An agent keeps the
+ *                newest of it for the next handle, else it is thrown away
  *   else nobody reads it: the process is held back by its pipe
  *
  * It is finished when the first process has ended and every stream has: by its
@@ -97,6 +98,8 @@ typedef struct pco__process_driver {
   /* With a terminal.  Completes op. */
   void (*resize)(struct pco__process *p, uint16_t cols, uint16_t rows,
                  pco__op *op);
+  /* Nobody will read for now: the command must not wait for a reader. */
+  void (*hand_over)(struct pco__process *p);
   /* With a terminal: what runs on it is told that it is gone. */
   void (*hang_up)(struct pco__process *p);
   /* Lets go of our end of stdin, which the caller owns then; -1 if it is no
@@ -132,7 +135,7 @@ typedef struct pco__process {
   bool failed;      /* could not be started */
   bool has_exit;    /* exit is set */
   bool finished;    /* result is set */
-  bool released;    /* no handle: output is thrown away */
+  bool released;    /* no handle is left: output is thrown away */
   unsigned handles; /* of the script; spawn's, and those of sandbox:process */
   bool spawned;     /* by spawn, not run by exec */
   bool check;
@@ -211,8 +214,10 @@ void pco__process_write(pco__process *p, const char *data, size_t len,
                         void (*on_done)(pco__process *p, pco__error *err));
 /* A terminal stays open: there it is a key that says so. */
 void pco__process_close_stdin(pco__process *p);
-/* A handle is gone. */
+/* A handle is gone; with the last one the process runs on alone. */
 void pco__process_release(pco__process *p);
+/* It has a handle again. */
+void pco__process_reclaim(pco__process *p);
 /* True once the first process and its output have ended, or it is lost. */
 bool pco__process_ended(const pco__process *p);
 /* Makes the result of an ended process out of what nobody took, once; NULL

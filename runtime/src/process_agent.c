@@ -503,14 +503,18 @@ static void on_writable(pco__watch *watch, int status) {
   pco__process_unref(p);
 }
 
-static int agent_take_stdin(pco__process *p) {
-  pco__agent_process *a = p->agent;
+/* Gives our end of stdin to the caller; -1: there is none. */
+static int take_in_fd(pco__agent_process *a) {
   int fd = a->in_fd;
   if (fd >= 0)
     pco__watch_close(&a->in_watch);
   a->in_fd = -1;
-  p->stdin_open = false;
   return fd;
+}
+
+static int agent_take_stdin(pco__process *p) {
+  p->stdin_open = false;
+  return take_in_fd(p->agent);
 }
 
 static void agent_close_stdin(pco__process *p) {
@@ -519,6 +523,43 @@ static void agent_close_stdin(pco__process *p) {
   int fd = agent_take_stdin(p);
   if (fd >= 0)
     close(fd);
+}
+
+/* Takes what a relay of this command's would have; the bits of it. */
+static unsigned take_ends(pco__process *p, int fds[3], uint8_t *n) {
+  unsigned bits = 0;
+  *n = 0;
+  int in = take_in_fd(p->agent);
+  if (in >= 0) {
+    fds[(*n)++] = in;
+    bits |= PCO__RELAY_IN;
+  }
+  for (int i = 0; i < 2; i++) {
+    int fd = pco__stream_take_fd(&p->streams[i]);
+    if (fd < 0)
+      continue;
+    fds[(*n)++] = fd;
+    bits |= PCO__RELAY_OUT << i;
+  }
+  return bits;
+}
+
+/* The agent reads from now on, also while this loop does not turn. */
+static void agent_hand_over(pco__process *p) {
+  pco__agent_process *a = p->agent;
+  int fds[3];
+  uint8_t n = 0;
+  unsigned bits = a->relay ? 0 : take_ends(p, fds, &n);
+  if (bits)
+    a->relay = pco__relay_open(p->sandbox->link, a->target, p, bits, false);
+  if (a->relay) {
+    pco__relay_adopt(a->relay, bits, fds, n);
+    return;
+  }
+  while (n > 0)
+    close(fds[--n]); /* no memory: they end */
+  for (int i = 0; i < 2; i++)
+    pco__stream_close(&p->streams[i], true);
 }
 
 static void agent_hang_up(pco__process *p) {
@@ -557,6 +598,7 @@ const pco__process_driver pco__process_agent_driver = {
     .write = go_on,
     .close_stdin = agent_close_stdin,
     .resize = agent_resize,
+    .hand_over = agent_hand_over,
     .hang_up = agent_hang_up,
     .take_stdin = agent_take_stdin,
     .release = agent_release,

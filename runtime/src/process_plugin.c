@@ -362,6 +362,11 @@ static void plugin_hang_up(pco__process *p) {
   (void)p;
 }
 
+/* What it pushes is thrown away. */
+static void plugin_hand_over(pco__process *p) {
+  (void)p;
+}
+
 static void plugin_release(pco__process *p) {
   pco__plugin_process *v = p->via_plugin;
   if (!v)
@@ -382,6 +387,7 @@ const pco__process_driver pco__process_plugin_driver = {
     .write = plugin_write,
     .close_stdin = plugin_close_stdin,
     .resize = plugin_resize,
+    .hand_over = plugin_hand_over,
     .hang_up = plugin_hang_up,
     .release = plugin_release,
 };

@@ -373,10 +373,9 @@ static void process_start(pco__op *op) {
   pco__error *err = pco__sandbox_check(o->sandbox);
   pco__process *p = err ? NULL : find_process(o->sandbox, o->pid);
   if (p) {
-    p->handles++; /* it has one more, or one again */
-    p->released = false;
     pco__process_ref(p);
     o->process = p;
+    pco__process_reclaim(p);
   } else if (!err) {
     err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL,
                          "no process %lld was started by spawn in this "
@@ -397,9 +396,9 @@ static void look_destroy(pco__op *op) {
   for (size_t i = 0; i < o->n_seen; i++)
     pco__process_unref(o->seen[i].process);
   free(o->seen);
-  /* A handle that nobody took. */
-  pco__say_farewell(op->loop, (pco__farewell){.process = o->process,
-                                              .how = PCO__FAREWELL_RELEASE});
+  if (o->process) /* a handle that nobody took */
+    pco__say_farewell(op->loop, (pco__farewell){.process = o->process,
+                                                .how = PCO__FAREWELL_RELEASE});
   pco__sandbox_unref(o->sandbox);
 }
 

@@ -26,7 +26,7 @@ void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index) {
   s->fd = -1;
 }
 
-static int let_go(pco__stream *s) {
+int pco__stream_take_fd(pco__stream *s) {
   int fd = s->fd;
   if (fd >= 0)
     pco__watch_close(&s->watch);
@@ -37,11 +37,11 @@ static int let_go(pco__stream *s) {
 int pco__stream_take(pco__stream *s) {
   s->open = false;
   s->flowing = false;
-  return let_go(s);
+  return pco__stream_take_fd(s);
 }
 
 static void close_fd(pco__stream *s) {
-  int fd = let_go(s);
+  int fd = pco__stream_take_fd(s);
   if (fd >= 0)
     close(fd);
 }

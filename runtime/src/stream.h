@@ -35,6 +35,8 @@ void pco__stream_init(pco__stream *s, struct pco__process *p, uint8_t index);
 /* Makes it read a pipe's end, which does not block and which it owns from now
  * on. */
 void pco__stream_open_fd(pco__stream *s, int fd);
+/* Takes the pipe's end away; the stream stays open.  -1: it has none. */
+int pco__stream_take_fd(pco__stream *s);
 /* Lets bytes come, or not. */
 void pco__stream_flow(pco__stream *s, bool on);
 /* Takes what lies in the pipe right now, at most what was there at entry. */

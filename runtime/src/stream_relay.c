@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fields.h"
 #include "process.h"
@@ -15,6 +16,7 @@
 typedef struct relay_out {
   uint64_t offset; /* bytes that came */
   uint64_t credit; /* bytes that may still come */
+  uint64_t stale;  /* the same, until an ADOPT is answered */
   bool given_up;
 } relay_out;
 
@@ -23,6 +25,8 @@ struct pco__relay {
   pco__process *process; /* borrowed; NULL: nobody wants it any more */
   unsigned open;         /* PCO__RELAY_*: streams that did not end */
   bool terminal;
+  bool adopted; /* once at least */
+  int adopting; /* ADOPTs on their way */
   relay_out out[2];
   size_t in_credit; /* bytes of input that may be sent */
   bool line_open;   /* the last byte of them ended no line */
@@ -100,8 +104,9 @@ static void credit(pco__relay *r, int i, uint64_t most) {
 
 /* Credit goes out in large pieces. */
 static void top_up(pco__relay *r, int i) {
-  if (is_open(r, i) && !r->out[i].given_up && r->process &&
-      r->process->streams[i].flowing && r->out[i].credit < WINDOW / 2)
+  const pco__process *p = r->process;
+  if (is_open(r, i) && !r->out[i].given_up && p && !p->released &&
+      p->streams[i].flowing && r->out[i].credit < WINDOW / 2)
     credit(r, i, WINDOW);
 }
 
@@ -301,11 +306,15 @@ static int on_output(pco__relay *r, const pco_wire_header *h,
     return -EPROTO;
   int i = (int)stream - 1;
   relay_out *o = &r->out[i];
-  if (offset != o->offset || len > o->credit || (len == 0 && !eof) ||
+  uint64_t *left = r->adopting ? &o->stale : &o->credit;
+  if (offset < o->offset || (offset > o->offset && !r->adopted) ||
+      offset > INT64_MAX - len || len > *left || (len == 0 && !eof) ||
       (eof == PCO_EOF_HELD && !o->given_up))
     return -EPROTO;
-  o->credit -= len;
-  o->offset += len;
+  *left -= len;
+  if (r->process)
+    r->process->streams[i].bytes += offset - o->offset;
+  o->offset = offset + len;
   deliver(r, i, data, len, eof);
   if (eof)
     ended(r, (PCO__RELAY_OUT << i) | (r->terminal ? PCO__RELAY_IN : 0));
@@ -344,6 +353,76 @@ static int on_frame(pco__link_stream *s, const pco_wire_header *h,
     return -EPROTO;
   return h->type == PCO_WIRE_OUTPUT ? on_output(r, h, payload)
                                     : on_credit(r, h, payload);
+}
+
+/* ---- adoption ------------------------------------------------------------ */
+
+typedef struct adopt_request {
+  pco__link_request request;
+  pco__link *link;
+  uint64_t target;
+} adopt_request;
+
+/* The command has ended meanwhile, or the agent had no room: nothing comes. */
+static void not_adopted(pco__relay *r) {
+  pco__process *p = r->process;
+  if (p)
+    pco__process_ref(p);
+  for (int i = 0; i < 2; i++)
+    if (is_open(r, i))
+      deliver(r, i, NULL, 0, PCO_EOF_HELD);
+  ended(r, r->open);
+  pco__process_unref(p);
+}
+
+/* What came before was sent by the old credit. */
+static int on_adopted(pco__link_request *request, const pco_wire_header *h,
+                      const uint8_t *payload) {
+  adopt_request *q = PCO_CONTAINER(request, adopt_request, request);
+  pco__link_stream *s = pco__link_stream_find(q->link, q->target);
+  (void)payload;
+  free(q);
+  if (!s)
+    return 0;
+  pco__relay *r = relay_of(s);
+  r->adopting--;
+  if (h->type == PCO_WIRE_ERROR)
+    not_adopted(r);
+  return 0;
+}
+
+static void on_adopt_lost(pco__link_request *request, const pco__error *err) {
+  (void)err;
+  free(PCO_CONTAINER(request, adopt_request, request));
+}
+
+void pco__relay_adopt(pco__relay *r, unsigned bits, const int *fds, uint8_t n) {
+  pco__link *link = r->link.link;
+  adopt_request *q = calloc(1, sizeof *q);
+  pco_wire_buf frame = {0};
+  if (!q) {
+    while (n > 0)
+      close(fds[--n]);
+    not_adopted(r);
+    return;
+  }
+  q->link = link;
+  q->target = r->link.id;
+  q->request.id = pco__link_next(link);
+  q->request.type = PCO_WIRE_ADOPT;
+  q->request.frame = on_adopted;
+  q->request.lost = on_adopt_lost;
+  for (int i = 0; i < 2; i++) {
+    relay_out *o = &r->out[i];
+    o->stale = (r->adopting ? o->stale : 0) + (bits ? 0 : o->credit);
+    o->credit = 0;
+  }
+  r->adopted = true;
+  r->adopting++;
+  pco_wire_begin(&frame, PCO_WIRE_ADOPT, 0, q->request.id);
+  pco_wire_number(&frame, PCO_TAG_TARGET, r->link.id);
+  pco_wire_number(&frame, PCO_TAG_FLAGS, bits);
+  pco__link_request_send(link, &q->request, &frame, fds, n, true);
 }
 
 /* ---- the start ----------------------------------------------------------- */

@@ -6,7 +6,8 @@
  * Flow is credit: while an output flows, the agent may send up to a window;
  * what was credited may still come after the flow was stopped.  Nothing the
  * agent sends is believed: more than was credited, an offset that does not
- * follow, a stream that is none or has ended, all end the link.
+ * follow, a stream that is none or has ended, all end the link.  Only what was
+ * adopted may leave out bytes.
  *
  * A relay outlives its process: the link keeps it until every stream has ended,
  * so that frames which were on their way are known.  Everything is for the
@@ -21,6 +22,7 @@ struct pco__process;
 
 typedef struct pco__relay pco__relay;
 
+/* As PCO_ADOPT_*. */
 enum { PCO__RELAY_IN = 1, PCO__RELAY_OUT = 2, PCO__RELAY_ERR = 4 };
 
 /* Makes the relay of the command whose SPAWN has the number `target`, with
@@ -29,6 +31,9 @@ enum { PCO__RELAY_IN = 1, PCO__RELAY_OUT = 2, PCO__RELAY_ERR = 4 };
 pco__relay *pco__relay_open(pco__link *link, uint64_t target,
                             struct pco__process *p, unsigned streams,
                             bool terminal);
+/* Nobody reads for now: the agent keeps the newest of it.  Of a relay that was
+ * just made, `bits` and the descriptors (taken) are what it is to read. */
+void pco__relay_adopt(pco__relay *r, unsigned bits, const int *fds, uint8_t n);
 /* The command did not start: nothing comes, and the relay is gone. */
 void pco__relay_drop(pco__relay *r);
 /* The process wants nothing more of it. */
