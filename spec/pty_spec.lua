@@ -128,7 +128,7 @@ describe("a terminal's bytes:", function()
   end)
 
   on_each(it, "come without loss, 1 MiB out of it", function(_, sb)
-    local command = "stty raw; head -c " .. MIB .. " /dev/zero"
+    local command = "stty raw -echo; head -c " .. MIB .. " /dev/zero"
     assert.equal(MIB, #sb:exec(command, { pty = true }).stdout)
     local p = sb:spawn("seq 1 100000", { pty = true })
     local n = 0
@@ -151,7 +151,7 @@ describe("a terminal's bytes:", function()
   end)
 
   on_each(it, "of max_output keep head and tail", function(_, sb)
-    local r = sb:exec("stty raw; seq 1 20000",
+    local r = sb:exec("stty raw -echo; seq 1 20000",
       { pty = true, max_output = 1000 })
     assert.equal(1000, #r.stdout)
     assert.truthy(r.stdout:find("^1\n2\n"))
@@ -160,7 +160,7 @@ describe("a terminal's bytes:", function()
   end)
 
   on_each(it, "are held back while nobody reads", function(P, sb)
-    local p = sb:spawn("stty raw; head -c 4000000 /dev/zero; : >done",
+    local p = sb:spawn("stty raw -echo; head -c 4000000 /dev/zero; : >done",
       { pty = true })
     P.sleep(0.3)
     assert.is_false(sb.fs:exists("done"))
@@ -170,12 +170,12 @@ describe("a terminal's bytes:", function()
   end)
 
   on_each(it, "are given, however late, after the exit", function(P, sb)
-    local p = sb:spawn("stty raw; head -c 3000 /dev/zero; exit 4",
+    local p = sb:spawn("stty raw -echo; head -c 3000 /dev/zero; exit 4",
       { pty = true })
     P.sleep(0.4)
     assert.equal(3000, #rest(p))
     assert.equal(4, p:wait().code)
-    local q = sb:spawn("stty raw; seq 1 20000; exit 5", { pty = true })
+    local q = sb:spawn("stty raw -echo; seq 1 20000; exit 5", { pty = true })
     local parts, n = {}, 0
     for chunk in q:chunks() do
       n = n + 1
@@ -492,7 +492,7 @@ describe("the end of a command with a terminal:", function()
   end)
 
   on_each(it, "a dropped one runs on", function(_, sb)
-    sb:spawn("stty raw; head -c 2000000 /dev/zero; : >done", { pty = true })
+    sb:spawn("stty raw -echo; head -c 2000000 /dev/zero; : >done", { pty = true })
     collectgarbage()
     collectgarbage()
     assert.is_true(env.eventually(20, function()
