@@ -492,7 +492,8 @@ describe("the end of a command with a terminal:", function()
   end)
 
   on_each(it, "a dropped one runs on", function(_, sb)
-    sb:spawn("stty raw -echo; head -c 2000000 /dev/zero; : >done", { pty = true })
+    sb:spawn(
+      "stty raw -echo; head -c 2000000 /dev/zero; : >done", { pty = true })
     collectgarbage()
     collectgarbage()
     assert.is_true(env.eventually(20, function()
