@@ -56,7 +56,6 @@ void pco__op_spawned(pco__op *op, pco__process *p) {
   if (!o->process) {
     pco__process_ref(p);
     o->process = p;
-    p->handles++;
   }
   pco__op_complete(op, NULL);
 }
