@@ -482,8 +482,11 @@ void pco_relay_close_output(pco_agent *a, const pco_request *q) {
     pco_answer_empty(a, q->op);
     return;
   }
-  if (o->closing)
-    pco_answer_empty(a, o->closing); /* only the last one says when */
+  uint64_t before = o->closing;
+  if (before && !now) {
+    pco_answer_error(a, q->op, EALREADY, NULL, NULL);
+    return;
+  }
   o->closing = q->op;
   o->until = now ? 0 : last_offset(o);
   if (o->source.fd < 0)
@@ -492,6 +495,8 @@ void pco_relay_close_output(pco_agent *a, const pco_request *q) {
     end_output(o, PCO_EOF_HELD);
   else
     on_output(o, 0);
+  if (before) /* that one waited, and now it is over */
+    pco_answer_empty(a, before);
 }
 
 /* Nobody reads it for now; false without memory for a ring. */

@@ -15,8 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PCO_MAX_CREDIT (UINT64_C(1) << 30) /* in one frame, and in all */
-#define PCO_MAX_TIME   UINT64_C(1000000000000000000) /* ns, about 31 years */
+#define PCO_MAX_TIME UINT64_C(1000000000000000000) /* ns, about 31 years */
 
 /* Bytes inside the frame, without a NUL at the end. */
 typedef struct pco_text {

@@ -66,7 +66,9 @@
  *                                   ENOTTY: the command has no terminal)
  *   CLOSE_OUTPUT  TARGET STREAM FLAGS  REPLY, after the end of that stream:
  *                                   what lies there now is sent before, within
- *                                   the credit; with PCO_CLOSE_NOW nothing is
+ *                                   the credit; with PCO_CLOSE_NOW nothing is.
+ *                                   ERROR EALREADY: another one waits for that
+ *                                   end (PCO_CLOSE_NOW brings it for both)
  *   ADOPT     TARGET FLAGS          REPLY, or ERROR (ESRCH: it has ended)
  *             descriptors: one for each PCO_ADOPT_* in FLAGS, in order: ends
  *             that the host had, which are relayed from now on
@@ -98,7 +100,8 @@
  * Relayed streams: of a STDIO that is PCO_STDIO_RELAY the agent makes the pipe,
  * of PCO_STDIO_TERMINAL (then of all three) a terminal; its bytes travel in
  * frames that have the op of the SPAWN and answer nothing.  They come after
- * STARTED, and may come after EXIT.
+ * STARTED (but for the end that a CLOSE_OUTPUT asks for before), and may come
+ * after EXIT.
  *   OUTPUT    STREAM OFFSET [DATA] [EOF]  agent to host.  Of a terminal it is
  *                                   stream 1.  OFFSET counts the bytes before
  *   CREDIT    STREAM LENGTH         host to agent: so many bytes more may come
@@ -108,7 +111,8 @@
  *   CLOSE_INPUT                     host to agent: the end of stdin (a terminal
  *                                   has none: there it is ignored)
  * Either side may send PCO_RELAY_CREDIT bytes of a stream before any CREDIT;
- * more than what was credited is a protocol error.  Each output ends by one
+ * more than what was credited is a protocol error, and so is a credit for more
+ * than PCO_MAX_CREDIT bytes of output that have not come.  Each output ends by one
  * OUTPUT with EOF, a relayed stdin by one CREDIT with EOF, and nothing of it
  * comes afterwards.  The end of a terminal's output is that of its input.
  * After an ERROR to the SPAWN no stream comes and none has to end.
@@ -126,7 +130,7 @@
  * reason is PCO_REASON_OOM only if it was the first process that the kernel
  * killed so.
  *
- * Type numbers 48 and up are kept for the file operations to come (watches).
+ * Type numbers 48 to 59, and from 106 on, are free.
  */
 /* clang-format on */
 #ifndef PCO_WIRE_H
@@ -143,6 +147,7 @@
 #define PCO_WIRE_MAX_DATA    (128u * 1024) /* bytes in one DATA frame */
 #define PCO_WIRE_MAX_FDS     3u
 #define PCO_RELAY_CREDIT     (64u * 1024) /* bytes, at the start */
+#define PCO_MAX_CREDIT       (UINT64_C(1) << 30) /* in one frame, and in all */
 #define PCO_WIRE_MORE        1u /* header flag: not the last frame of this op */
 
 enum {

@@ -6,6 +6,8 @@
 #include "agent_client.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -326,6 +328,68 @@ static void test_close_output(void) {
   end();
 }
 
+/* ---- ends that are asked for twice --------------------------------------- */
+
+#define FILLED (256 * KIB)
+
+/* The program with --fill: writes that much to its stdout, a pipe that it makes
+ * large enough to hold what nobody reads. */
+static int fill(void) {
+  static char zeros[KIB];
+  if (fcntl(1, F_SETPIPE_SZ, FILLED) < FILLED)
+    return 1;
+  for (int i = 0; i < FILLED / KIB; i++)
+    if (write(1, zeros, sizeof zeros) != (ssize_t)sizeof zeros)
+      return 1;
+  if (write(2, "filled", 6) != 6)
+    return 1;
+  return pause();
+}
+
+static uint64_t spawn_full(void) {
+  char self[4096];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  self[n > 0 ? n : 0] = 0;
+  const char *const argv[] = {self, "--fill", NULL};
+  uint64_t op = client_spawn(&c, &(spawn){.argv = argv, .kind = {RELAYED}});
+  while ((g.len[0] < PCO_RELAY_CREDIT || g.len[1] < 6) && take(op, MS))
+    ;
+  return op;
+}
+
+/* The place of an answer, or of the end of an output, among the frames that
+ * wait to be taken; -1: it is not there. */
+static int place_of(uint64_t op) {
+  int place = 0;
+  for (const frame *f = c.waiting; f; f = f->next, place++)
+    if (f->header.op == op && (f->header.type != PCO_WIRE_OUTPUT ||
+                               frame_number(f, PCO_TAG_EOF, 0) != 0))
+      return place;
+  return -1;
+}
+
+static void test_close_twice(void) {
+  begin();
+  forget();
+  uint64_t op = spawn_full();
+  kill(c.agent, SIGSTOP); /* so that it gets all of this at once */
+  give(op, 1, 2 * FILLED);
+  uint64_t first = close_output(op, 1, 0);
+  uint64_t again = close_output(op, 1, 0);
+  uint64_t now = close_output(op, 1, PCO_CLOSE_NOW);
+  kill(c.agent, SIGCONT);
+  IS(client_simple(&c, PCO_WIRE_PING, MS), 0, "all of it is answered");
+  int end_at = place_of(op);
+  OK(place_of(again) >= 0 && place_of(again) < end_at, "one waits for the end");
+  OK(end_at >= 0 && place_of(first) > end_at && place_of(now) > end_at,
+     "two are answered behind it");
+  IS(answer(again), EALREADY, "a second one is refused");
+  IS(answer(first), 0, "the first is answered");
+  IS(answer(now), 0, "so is one that wants it at once");
+  client_kill(&c, op, 0, MS);
+  end();
+}
+
 /* ---- terminals ---------------------------------------------------------- */
 
 static void test_terminal(void) {
@@ -530,6 +594,8 @@ static void test_broken_spawn(void) {
 }
 
 int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--fill") == 0)
+    return fill();
   if (argc != 2) {
     fputs("usage: agent_relay_test AGENT\n", stderr);
     return 2;
@@ -540,6 +606,7 @@ int main(int argc, char **argv) {
   test_input_credit();
   test_packets();
   test_close_output();
+  test_close_twice();
   test_terminal();
   test_no_echo();
   test_hang_up();
