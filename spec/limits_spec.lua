@@ -244,6 +244,15 @@ describe("limits of a command", function()
       raises("ExitError", sandbox.output, sandbox, GREEDY, memory).result)
   end))
 
+  native("hold with a terminal", with(nil, function(_, sandbox)
+    is_out_of_memory(sandbox:exec(GREEDY, {
+      pty = true, limits = { memory = 32 * MIB },
+    }))
+    assert.equal("pids", allows_processes(10, sandbox,
+      { pty = true, limits = { pids = 10 } }).limit)
+    is_fine(sandbox)
+  end))
+
   native("hold beside those of the sandbox", with({
     memory = 128 * MIB, pids = 20, open_files = 50,
   }, function(_, sandbox)

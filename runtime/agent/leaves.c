@@ -42,7 +42,7 @@ static int send_question(pco_agent *a, uint16_t leaf) {
   pco_request r;
   if (l->own) {
     q.flags = PCO_CGROUP_SUPERVISOR;
-  } else if (pco_request_parse(&l->sup->held->frame, &r) == 0) {
+  } else if (pco_request_parse_passed(&l->sup->held->frame, &r) == 0) {
     q.memory = pco_request_number(&r, PCO_TAG_LIMIT_MEMORY);
     q.pids = pco_request_number(&r, PCO_TAG_LIMIT_PIDS);
     q.cpus = pco_request_number(&r, PCO_TAG_LIMIT_CPUS);
