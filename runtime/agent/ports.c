@@ -58,8 +58,8 @@ static int search(const char *name, unsigned port) {
 
 int pco_port_listens(unsigned port) {
   int rc = search("self/net/tcp", port);
-  if (rc == 1)
-    return 1;
-  int rc6 = search("self/net/tcp6", port);
-  return rc6 == -ENOENT ? rc : rc6; /* a kernel without IPv6 */
+  if (rc != 0)
+    return rc;
+  rc = search("self/net/tcp6", port);
+  return rc == -ENOENT ? 0 : rc; /* a kernel without IPv6 */
 }
