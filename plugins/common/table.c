@@ -110,7 +110,7 @@ plugin_entry *plugin_table_lock_find(plugin_table *t, const char *id) {
 
 plugin_entry *plugin_table_lock_doomed(plugin_table *t, const plugin_entry *e,
                                        const char *id) {
-  pthread_mutex_lock(&t->lock);
+  lock(t);
   plugin_entry *at = t->first;
   while (at && (at != e || !at->doomed || strcmp(at->id, id) != 0))
     at = at->next;
