@@ -60,10 +60,6 @@ pco__process *pco__departed_find(const pco__sandbox *sb, int64_t pid) {
 }
 
 void pco__departed_forget_all(pco__sandbox *sb) {
-  while (!pco__list_empty(&sb->departed)) {
-    pco__process *p = oldest(sb);
-    pco__process_ref(p); /* it may be the last to hold its sandbox */
-    forget(sb, p);
-    pco__process_unref(p);
-  }
+  while (!pco__list_empty(&sb->departed))
+    forget(sb, oldest(sb));
 }

@@ -16,6 +16,7 @@
 void pco__departed_keep(pco__process *p);
 /* The one that ended last with this pid, or NULL; borrowed. */
 pco__process *pco__departed_find(const pco__sandbox *sb, int64_t pid);
+/* The caller holds the sandbox. */
 void pco__departed_forget_all(pco__sandbox *sb);
 
 #endif /* PCO_DEPARTED_H */
