@@ -220,6 +220,18 @@ uint64_t pco__opt_size(lua_State *L, int idx, const char *operation,
   return (uint64_t)n < max ? (uint64_t)n : max;
 }
 
+uint16_t pco__arg_uint16(lua_State *L, int idx, const char *operation,
+                         const char *name) {
+  int exact = 0;
+  lua_Integer n =
+      lua_type(L, idx) == LUA_TNUMBER ? lua_tointegerx(L, idx, &exact) : 0;
+  if (!exact || n < 1 || n > UINT16_MAX)
+    pco__bad_argument(L, operation,
+                      "%s must be an integer from 1 to 65535 (got %s)", name,
+                      pco__describe(L, idx));
+  return (uint16_t)n;
+}
+
 /* A string without NUL. */
 static const char *check_text(lua_State *L, int idx, const char *operation,
                               const char *name, size_t *length) {

@@ -33,6 +33,9 @@ bool pco__opt_boolean(lua_State *L, int idx, const char *operation,
 /* A non-negative integer up to max. */
 uint64_t pco__opt_size(lua_State *L, int idx, const char *operation,
                        const char *name, uint64_t otherwise, uint64_t max);
+/* The integer at idx, from 1 to 65535. */
+uint16_t pco__arg_uint16(lua_State *L, int idx, const char *operation,
+                         const char *name);
 /* A string without NUL, copied to the arena; NULL if absent. */
 const char *pco__opt_string(lua_State *L, int idx, const char *operation,
                             const char *name, pco__arena *arena);

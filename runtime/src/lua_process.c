@@ -157,24 +157,12 @@ static int process_close_stdin(lua_State *L) {
   return pco__await(L, 2);
 }
 
-/* One of the two sizes of a terminal. */
-static uint16_t arg_size(lua_State *L, int idx, const char *name) {
-  int exact = 0;
-  lua_Integer n =
-      lua_type(L, idx) == LUA_TNUMBER ? lua_tointegerx(L, idx, &exact) : 0;
-  if (!exact || n < 1 || n > UINT16_MAX)
-    pco__bad_argument(L, "process.resize",
-                      "%s must be an integer from 1 to 65535 (got %s)", name,
-                      pco__describe(L, idx));
-  return (uint16_t)n;
-}
-
 static int process_resize(lua_State *L) {
   const char *name = "process.resize";
   pco__handle *h = pco__open_self(L, PCO__PROCESS, name);
   int64_t timeout = call_timeout(L, 4, name);
-  uint16_t cols = arg_size(L, 2, "cols");
-  uint16_t rows = arg_size(L, 3, "rows");
+  uint16_t cols = pco__arg_uint16(L, 2, name, "cols");
+  uint16_t rows = pco__arg_uint16(L, 3, name, "rows");
   if (!h->sync)
     pco__check_wait(L, &pco__resize_class);
   if (!h->process->terminal)

@@ -24,20 +24,15 @@ static const char *const exec_options[] = {
 #define DEFAULT_COLS 80
 #define DEFAULT_ROWS 24
 
-/* One of the sizes of the terminal at the top of the stack. */
+/* A size of the terminal at the top of the stack; `what` is "pty." and its name
+ * there. */
 static uint16_t opt_size(lua_State *L, const char *name, const char *what,
                          uint16_t otherwise) {
-  int exact = 0;
-  if (!pco__get_option(L, -1, what))
+  if (!pco__get_option(L, -1, what + sizeof "pty"))
     return otherwise;
-  lua_Integer n =
-      lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
-  if (!exact || n < 1 || n > UINT16_MAX)
-    pco__bad_argument(L, name,
-                      "pty.%s must be an integer from 1 to 65535 (got %s)",
-                      what, pco__describe(L, -1));
+  uint16_t size = pco__arg_uint16(L, lua_gettop(L), name, what);
   lua_pop(L, 1);
-  return (uint16_t)n;
+  return size;
 }
 
 /* A terminal is stdin, stdout and stderr at once. */
@@ -65,8 +60,8 @@ static void parse_terminal(lua_State *L, const char *name, pco__spawn_opts *o) {
   if (lua_istable(L, -1)) {
     int at = lua_gettop(L);
     pco__check_options(L, at, name, known);
-    o->cols = opt_size(L, name, "cols", DEFAULT_COLS);
-    o->rows = opt_size(L, name, "rows", DEFAULT_ROWS);
+    o->cols = opt_size(L, name, "pty.cols", DEFAULT_COLS);
+    o->rows = opt_size(L, name, "pty.rows", DEFAULT_ROWS);
     o->echo = pco__opt_boolean(L, at, name, "echo", true);
   }
   lua_pop(L, 1);

@@ -10,8 +10,6 @@
 #include "lua_wait.h"
 #include "wait_for.h"
 
-#define MAX_PORT 65535
-
 /* ---- the condition ------------------------------------------------------- */
 
 static int one_condition(lua_State *L) {
@@ -35,15 +33,8 @@ static void parse_output(lua_State *L, pco__wait_for_op *o) {
 }
 
 static void parse_port(lua_State *L, pco__wait_for_op *o) {
-  int exact = 0;
   pco__get_option(L, 2, "port");
-  lua_Integer port =
-      lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
-  if (!exact || port < 1 || port > MAX_PORT)
-    pco__bad_argument(L, "process.wait_for",
-                      "port must be an integer from 1 to 65535 (got %s)",
-                      pco__describe(L, -1));
-  o->port = (uint16_t)port;
+  o->port = pco__arg_uint16(L, lua_gettop(L), "process.wait_for", "port");
   lua_pop(L, 1);
 }
 
