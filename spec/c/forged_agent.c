@@ -520,6 +520,12 @@ pco__fs_op *fs_op(box *b, int kind) {
       [PCO__FS_MKDIR] = &pco__fs_mkdir_class,
       [PCO__FS_REMOVE] = &pco__fs_remove_class,
       [PCO__FS_RENAME] = &pco__fs_rename_class,
+      [PCO__FS_CHMOD] = &pco__fs_chmod_class,
+      [PCO__FS_CHOWN] = &pco__fs_chown_class,
+      [PCO__FS_SYMLINK] = &pco__fs_symlink_class,
+      [PCO__FS_MKTEMP] = &pco__fs_mktemp_class,
+      [PCO__FS_USAGE] = &pco__fs_usage_class,
+      [PCO__FS_COPY] = &pco__fs_copy_class,
   };
   pco__op *op = pco__op_new(classes[kind], sizeof(pco__fs_op), loop);
   pco__fs_op *o = PCO_CONTAINER(op, pco__fs_op, op);
@@ -527,8 +533,12 @@ pco__fs_op *fs_op(box *b, int kind) {
   o->sandbox = b->sb;
   o->kind = kind;
   o->path = "file";
-  if (kind == PCO__FS_RENAME)
+  if (kind == PCO__FS_RENAME || kind == PCO__FS_SYMLINK || kind == PCO__FS_COPY)
     o->target = "other";
+  if (kind == PCO__FS_CHOWN)
+    o->owner = "user:group";
+  if (kind == PCO__FS_MKTEMP)
+    o->name = "tmp-*";
   o->mode = -1;
   o->length = UINT64_MAX;
   o->max_size = PCO__FS_DEFAULT_MAX_SIZE;

@@ -8,16 +8,18 @@
  * Round i of seed S is round 0 of seed S + i.
  */
 #include "forged_agent.h"
+#include "wait_for.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_OPS    9
+#define MAX_OPS    17
 #define MAX_FRAMES 64
 #define MAX_BYTES  8192
 #define MORE       PCO_WIRE_MORE
+#define OUTPUT_LEN 600
 
 /* ---- chance -------------------------------------------------------------- */
 
@@ -105,6 +107,60 @@ static void say_data(box *b, uint64_t op) {
   }
 }
 
+/* The first number of that tag in a frame of the host. */
+static uint64_t field(const asked *a, uint16_t tag) {
+  pco_wire_iter it;
+  pco_wire_field f;
+  pco_wire_iter_init(&it, a->payload, a->h.size);
+  while (pco_wire_next(&it, &f) == 1)
+    if (f.tag == tag)
+      return f.number;
+  return 0;
+}
+
+static void say_output(box *b, uint64_t op, uint64_t at, size_t len, int eof) {
+  static const char bytes[OUTPUT_LEN];
+  begin(b, PCO_WIRE_OUTPUT, 0, op);
+  pco_wire_number(&b->buf, PCO_TAG_STREAM, 1);
+  pco_wire_number(&b->buf, PCO_TAG_OFFSET, at);
+  if (len)
+    pco_wire_bytes(&b->buf, PCO_TAG_DATA, bytes, len);
+  if (eof)
+    pco_wire_number(&b->buf, PCO_TAG_EOF, (uint64_t)eof);
+  keep(b);
+}
+
+/* A command, and what comes of its terminal; without an end it is asked for. */
+static void say_command(box *b, const asked *a) {
+  uint64_t op = a->h.op;
+  bool terminal = field(a, PCO_TAG_STDIO) == PCO_STDIO_TERMINAL;
+  say_number(b, PCO_WIRE_STARTED, MORE, op, PCO_TAG_PID, 7);
+  if (terminal)
+    say_output(b, op, 0, OUTPUT_LEN, below(2) ? PCO_EOF_END : 0);
+  if (below(4))
+    say_exit(b, op);
+}
+
+static void say_usage(box *b, uint64_t op) {
+  static const uint16_t tags[] = {PCO_TAG_SIZE, PCO_TAG_ALLOCATED,
+                                  PCO_TAG_COUNT, PCO_TAG_DIRECTORIES};
+  begin(b, PCO_WIRE_REPLY, 0, op);
+  for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+    pco_wire_number(&b->buf, tags[i], 1000 * i);
+  keep(b);
+}
+
+static void say_path(box *b, uint64_t op) {
+  begin(b, PCO_WIRE_REPLY, 0, op);
+  pco_wire_string(&b->buf, PCO_TAG_PATH, "/tmp/tmp-1");
+  keep(b);
+}
+
+static void say_empty(box *b, uint64_t op) {
+  begin(b, PCO_WIRE_REPLY, 0, op);
+  keep(b);
+}
+
 static void say_entries(box *b, uint64_t op, uint8_t flags, int n) {
   begin(b, PCO_WIRE_REPLY, flags, op);
   for (int i = 0; i < n; i++)
@@ -112,18 +168,47 @@ static void say_entries(box *b, uint64_t op, uint8_t flags, int n) {
   keep(b);
 }
 
+/* Frames that none answers, or one of a stream. */
+static bool is_of_stream(box *b, const asked *a) {
+  switch (a->h.type) {
+  case PCO_WIRE_INPUT:
+    say_number(b, PCO_WIRE_CREDIT, 0, a->h.op, PCO_TAG_LENGTH, 1);
+    return true;
+  case PCO_WIRE_CREDIT:
+  case PCO_WIRE_CLOSE_INPUT:
+  case PCO_WIRE_DATA:
+  case PCO_WIRE_CANCEL:
+    return true;
+  default:
+    return false;
+  }
+}
+
 /* The answers that an agent would give. */
 static void answer(box *b, const asked *a) {
   uint64_t op = a->h.op;
+  if (is_of_stream(b, a))
+    return;
   if (below(8) == 0) {
     say_number(b, PCO_WIRE_ERROR, 0, op, PCO_TAG_ERRNO, 2);
     return;
   }
   switch (a->h.type) {
   case PCO_WIRE_SPAWN:
-    say_number(b, PCO_WIRE_STARTED, MORE, op, PCO_TAG_PID, 7);
-    if (below(4))
-      say_exit(b, op);
+    say_command(b, a);
+    break;
+  case PCO_WIRE_CLOSE_OUTPUT:
+    say_output(b, field(a, PCO_TAG_TARGET), OUTPUT_LEN, 0, PCO_EOF_HELD);
+    say_empty(b, op);
+    break;
+  case PCO_WIRE_LISTENS:
+    say_number(b, PCO_WIRE_REPLY, 0, op, PCO_TAG_COUNT, below(2));
+    break;
+  case PCO_WIRE_USAGE:
+    say_usage(b, op);
+    break;
+  case PCO_WIRE_MKTEMP:
+    say_path(b, op);
     break;
   case PCO_WIRE_READ:
     say_data(b, op);
@@ -138,19 +223,16 @@ static void answer(box *b, const asked *a) {
   case PCO_WIRE_KILL:
     say_number(b, PCO_WIRE_REPLY, 0, op, PCO_TAG_SURVIVOR, 9);
     break;
-  case PCO_WIRE_DATA:
-  case PCO_WIRE_CANCEL:
-    break;
   default:
-    begin(b, PCO_WIRE_REPLY, 0, op);
-    keep(b);
+    say_empty(b, op);
   }
 }
 
 /* ---- breaking it --------------------------------------------------------- */
 
 static void break_header(piece *p) {
-  static const uint8_t types[] = {1, 16, 34, 60, 64, 65, 66, 67, 68, 255};
+  static const uint8_t types[] = {1,  16, 34, 44, 45, 60,
+                                  64, 65, 66, 67, 68, 255};
   if (p->len < PCO_WIRE_HEADER)
     return;
   switch (below(5)) {
@@ -167,7 +249,7 @@ static void break_header(piece *p) {
     p->data[7] = (uint8_t)below(3);
     break;
   default:
-    p->data[8] = (uint8_t)below(16);
+    p->data[8] = (uint8_t)below(24);
   }
 }
 
@@ -241,26 +323,43 @@ static void send_pieces(box *b) {
 /* ---- a round ------------------------------------------------------------- */
 
 static pco__op *ops[MAX_OPS];
+static bool is_of_file[MAX_OPS];
 static int n_ops;
 static unsigned long died, lived, unborn;
 
 static void add(pco__op *op, bool limited) {
+  is_of_file[n_ops] = false;
   ops[n_ops++] = op;
   submit(op, limited && below(6) == 0 ? (int64_t)below(2) : -1);
 }
 
+static void perhaps_terminal(pco__spawn_opts *o) {
+  o->terminal = below(2);
+  o->cols = 80;
+  o->rows = 24;
+}
+
 static void ask_all(box *b) {
   static const char text[300];
-  static const int kinds[] = {PCO__FS_STAT,  PCO__FS_LIST,  PCO__FS_READ,
-                              PCO__FS_WRITE, PCO__FS_MKDIR, PCO__FS_REMOVE};
-  add(&exec_op(b)->op, true);
-  add(&spawn_op(b)->op, false);
+  static const int kinds[] = {PCO__FS_STAT,   PCO__FS_LIST,  PCO__FS_READ,
+                              PCO__FS_WRITE,  PCO__FS_MKDIR, PCO__FS_REMOVE,
+                              PCO__FS_CHMOD,  PCO__FS_CHOWN, PCO__FS_SYMLINK,
+                              PCO__FS_MKTEMP, PCO__FS_USAGE, PCO__FS_COPY};
+  pco__exec *e = exec_op(b);
+  pco__process_op *s = spawn_op(b);
+  perhaps_terminal(&e->opts);
+  perhaps_terminal(&s->opts);
+  add(&e->op, true);
+  add(&s->op, false);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    if (below(2))
+      continue;
     pco__fs_op *o = fs_op(b, kinds[i]);
     o->data = text;
     o->len = sizeof text;
     o->max_size = 1000 + below(2000);
     add(&o->op, true);
+    is_of_file[n_ops - 1] = true;
   }
 }
 
@@ -295,14 +394,14 @@ static void check_exit(const pco__result *r) {
   MUST(x->n_survivors >= 0 && x->n_survivors <= PCO__MAX_SURVIVORS);
 }
 
-static void check_ended(pco__op *op) {
+static void check_ended(pco__op *op, bool of_file) {
   MUST(wait_op(op, 3000));
   SAME(atomic_load(&op->refs), 1);
   if (op->cls == &pco__exec_class) {
     const pco__exec *e = PCO_CONTAINER(op, pco__exec, op);
     if (e->result)
       check_exit(e->result);
-  } else if (op->cls != &pco__spawn_class) {
+  } else if (of_file) {
     const pco__fs_op *o = PCO_CONTAINER(op, pco__fs_op, op);
     MUST(o->kind != PCO__FS_READ || o->n_bytes <= o->max_size);
     check_entries(o);
@@ -311,12 +410,36 @@ static void check_ended(pco__op *op) {
     pco__op_unref(op);
 }
 
-static void kill_spawned(void) {
+static pco__op *wait_port_op(pco__process *p) {
+  pco__op *op =
+      pco__op_new(&pco__wait_port_class, sizeof(pco__wait_for_op), loop);
+  pco__wait_for_op *o = PCO_CONTAINER(op, pco__wait_for_op, base.op);
+  pco__process_ref(p);
+  o->base.process = p;
+  pco__chunks_init(&o->base.chunks);
+  pco__chunks_init(&o->arrived);
+  o->port = 80;
+  return op;
+}
+
+static pco__op *resize_op(pco__process *p) {
+  pco__process_op *o = process_op(p, &pco__resize_class);
+  o->cols = 100;
+  o->rows = 30;
+  return &o->op;
+}
+
+/* Asks something of the one that was spawned. */
+static void ask_spawned(void) {
+  static const pco__op_class *const classes[] = {
+      &pco__kill_class, &pco__signal_class, &pco__process_close_class};
   pco__op *op = ops[1];
   pco__process *p = PCO_CONTAINER(op, pco__process_op, op)->process;
-  if (op->completed && !op->error && p && below(2))
-    add(&process_op(p, below(2) ? &pco__kill_class : &pco__signal_class)->op,
-        true);
+  if (!op->completed || op->error || !p || below(3) == 0)
+    return;
+  if (below(2))
+    add(p->terminal && below(2) ? resize_op(p) : wait_port_op(p), true);
+  add(&process_op(p, classes[below(3)])->op, true);
 }
 
 static void converse(box *b) {
@@ -326,7 +449,7 @@ static void converse(box *b) {
   send_pieces(b);
   for (int i = 0; i < 2; i++)
     turn();
-  kill_spawned();
+  ask_spawned();
   plan(b);
   if (below(2))
     break_it();
@@ -379,7 +502,7 @@ static void fuzz_round(uint64_t seed) {
   /* box_end() gives up its reference of the sandbox; ops hold others. */
   box_end(b);
   for (int i = 0; i < n_ops; i++)
-    check_ended(ops[i]);
+    check_ended(ops[i], is_of_file[i]);
   if (case_bad)
     printf("# that was seed %llu\n", (unsigned long long)seed);
 }
