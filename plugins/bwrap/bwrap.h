@@ -161,8 +161,7 @@ bool bwrap_is_weak(const bwrap_plan *p, const char *what);
 
 /* Starts a keeper for p.  `id` is for the name of its cgroup, `agent_fd` is the
  * stream for the agent, or what a command reads (or -1).  0, or a negative code
- * and *err.
- */
+ * and *err. */
 int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
                  const char *id, int agent_fd,
                  void (*on_report)(bwrap_keeper *k), pco_error *err);

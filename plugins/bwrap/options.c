@@ -21,9 +21,8 @@
 #define MAX_CPUS   100000.0
 #define MAX_INODES (UINT64_C(1) << 20)
 #define MAX_MOUNTS 1000u
-#define MAX_TARGET                                                             \
-  (PATH_MAX - 64) /* bubblewrap puts its new root before it                    \
-                   */
+/* bubblewrap puts its new root before it */
+#define MAX_TARGET (PATH_MAX - 64)
 
 /* ---- bubblewrap itself -------------------------------------------------- */
 

@@ -9,8 +9,7 @@
  *
  * Backpressure: while more than PCO_OUT_HIGH bytes wait for the host, nothing
  * is read from the host or the supervisors, and jobs and relayed output pause
- * at PCO_OUT_LOW; so
- * the queue is bounded by the former and one frame.
+ * at PCO_OUT_LOW; so the queue is bounded by the former and one frame.
  */
 #ifndef PCO_AGENT_H
 #define PCO_AGENT_H

@@ -18,10 +18,8 @@
 #include "lua_wait.h"
 #include "lua_walk.h"
 
-#define MAX_PARTS 256
-#define GLOB_BYTES                                                             \
-  (64u * 1024 * 1024) /* of paths, found and to be looked at                   \
-                       */
+#define MAX_PARTS  256
+#define GLOB_BYTES (64u << 20) /* of paths, found and to be looked at */
 
 /* A path, found or to be looked at. */
 typedef struct place {

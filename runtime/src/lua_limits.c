@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See lua_limits.h.  math.huge is no limit, as it is no timeout; but for disk.
- */
+/* See lua_limits.h.  math.huge is no limit, as it is no timeout; for disk it is
+ * refused. */
 #include "lua_limits.h"
 
 #include <math.h>

@@ -5,8 +5,8 @@
  * The host makes the pipes and sends the child's ends with the SPAWN frame, so
  * that bytes never pass through the agent; but for a terminal's, whose master
  * stays with the agent (stream_relay.h): whoever else holds one could make the
- * host's read of it block.  A command is named by the number of
- * its SPAWN; that request stays pending until EXIT.
+ * host's read of it block.  A command is named by the number of its SPAWN; that
+ * request stays pending until EXIT.
  */
 #include "process.h"
 
