@@ -86,7 +86,8 @@ static bool spell(const char *path, bool kept, char out[PATH_MAX]) {
   if (!realpath(parent, out))
     return false;
   size_t len = strlen(out);
-  return snprintf(out + len, PATH_MAX - len, "%s", name) < PATH_MAX;
+  return snprintf(out + len, PATH_MAX - len, "%s", name) <
+         (int)(PATH_MAX - len);
 }
 
 /* Who can replace a link to it has it too. */
