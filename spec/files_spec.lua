@@ -102,6 +102,37 @@ describe("directories", function()
   end)
 end)
 
+describe("a walk", function()
+  -- It is for one task: who shares it may miss entries, and no more.
+  it("that tasks share gives what is there, nothing twice", function()
+    local portico = require("portico")
+    local task = require("portico.task")
+    portico.run(function()
+      local sb <close> = portico.sandbox({ backend = "local" })
+      for i = 1, 27 do
+        sb.fs:write(("d/%d/%d/%d/f"):format(i % 3, i % 9, i), "",
+          { parents = true })
+      end
+      local untold = {}
+      for entry in sb.fs:walk("d") do
+        untold[entry.path] = true
+      end
+      local next_entry = sb.fs:walk("d")
+      local function take()
+        local entry = next_entry()
+        while entry do
+          assert.is_true(untold[entry.path])
+          untold[entry.path] = nil
+          entry = next_entry()
+        end
+      end
+      assert.equal("d/0", next_entry().path)
+      assert.equal("d/0/0", next_entry().path)
+      task.all({ take, take, take })
+    end)
+  end)
+end)
+
 describe("special files", function()
   on_each(it, "never make a call wait", function(_, sb)
     local fs = sb.fs

@@ -47,7 +47,7 @@ int pco__push_entry(lua_State *L, pco__op *op) {
   return 1;
 }
 
-static int by_name(const void *a, const void *b) {
+int pco__by_name(const void *a, const void *b) {
   const pco__entry *const *x = (const pco__entry *const *)a;
   const pco__entry *const *y = (const pco__entry *const *)b;
   return strcmp((*x)->name, (*y)->name); /* strcmp compares unsigned bytes */
@@ -61,7 +61,7 @@ int pco__push_entries(lua_State *L, pco__op *op) {
   size_t i = 0;
   for (const pco__entry *e = o->entries; e; e = e->next)
     sorted[i++] = e;
-  qsort(sorted, n, sizeof(pco__entry *), by_name);
+  qsort(sorted, n, sizeof(pco__entry *), pco__by_name);
   lua_createtable(L, (int)n, 0);
   for (i = 0; i < n; i++) {
     pco__push_stat(L, sorted[i]);

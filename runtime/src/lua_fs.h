@@ -17,6 +17,8 @@ int pco__push_walk(struct lua_State *L, pco__op *op);
 int pco__push_glob(struct lua_State *L, pco__op *op);
 pco__op *pco__glob_again(const pco__op *op);
 void pco__glob_unref(struct pco__glob *glob);
+/* For qsort, of pointers to entries: in byte order. */
+int pco__by_name(const void *a, const void *b);
 /* Pushes one entry as scripts see it. */
 void pco__push_stat(struct lua_State *L, const pco__entry *e);
 

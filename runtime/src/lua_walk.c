@@ -33,7 +33,6 @@ typedef struct level {
 typedef struct pco__walk {
   level *top;
   char *next;     /* the directory that is to be listed now; or NULL */
-  char *listed;   /* the one that was asked for last; or NULL */
   uint64_t depth; /* levels at most */
   uint64_t n;     /* levels now */
   size_t bytes;   /* of all entries */
@@ -70,7 +69,6 @@ void pco__walk_free(pco__walk *w) {
   while (w->top)
     drop_level(w);
   free(w->next);
-  free(w->listed);
   free(w);
 }
 
@@ -130,12 +128,6 @@ static int give(lua_State *L, pco__handle *it) {
   return 1;
 }
 
-static int by_name(const void *a, const void *b) {
-  const pco__entry *const *x = (const pco__entry *const *)a;
-  const pco__entry *const *y = (const pco__entry *const *)b;
-  return strcmp((*x)->name, (*y)->name);
-}
-
 /* Takes the entries of an op, in byte order; false without memory. */
 static bool take_sorted(pco__fs_op *o, level *l) {
   pco__entry **sorted = malloc((o->n_entries + 1) * sizeof *sorted);
@@ -145,7 +137,7 @@ static bool take_sorted(pco__fs_op *o, level *l) {
   for (pco__entry *e = o->entries; e; e = e->next)
     sorted[n++] = e;
   o->entries = NULL;
-  qsort(sorted, n, sizeof *sorted, by_name);
+  qsort(sorted, n, sizeof *sorted, pco__by_name);
   sorted[n] = NULL;
   for (size_t i = 0; i < n; i++)
     sorted[i]->next = sorted[i + 1];
@@ -154,7 +146,8 @@ static bool take_sorted(pco__fs_op *o, level *l) {
   return true;
 }
 
-/* A directory was listed: its entries come next. */
+/* A directory was listed: its entries come next.  Several tasks may have asked
+ * for one each. */
 int pco__push_walk(lua_State *L, pco__op *op) {
   pco__fs_op *o = PCO_CONTAINER(op, pco__fs_op, op);
   pco__handle *it = pco__handle_at(L, 1);
@@ -164,12 +157,13 @@ int pco__push_walk(lua_State *L, pco__op *op) {
     return 1;
   }
   level *l = calloc(1, sizeof *l);
-  if (!l || !take_sorted(o, l)) {
+  char *path = strdup(o->path);
+  if (!l || !path || !take_sorted(o, l)) {
+    free(path);
     free(l);
     return fail(L, it, pco__error_no_memory());
   }
-  l->path = w->listed;
-  w->listed = NULL;
+  l->path = path;
   l->up = w->top;
   w->top = l;
   w->n++;
@@ -199,8 +193,7 @@ static int list_next(lua_State *L, pco__handle *it) {
   o->forgives = (w->n ? PCO__FORGIVES_MISSING : 0u) |
                 (w->skips ? PCO__FORGIVES_DENIED : 0u);
   op->timeout = it->timeout;
-  free(w->listed);
-  w->listed = w->next;
+  free(w->next);
   w->next = NULL;
   return pco__await(L, 2);
 }
