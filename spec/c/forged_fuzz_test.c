@@ -20,6 +20,7 @@
 #define MAX_BYTES  8192
 #define MORE       PCO_WIRE_MORE
 #define OUTPUT_LEN 600
+#define PATIENCE   UINT64_C(30000000000)
 
 /* ---- chance -------------------------------------------------------------- */
 
@@ -484,7 +485,7 @@ static bool greet(box *b) {
 static void fuzz_round(uint64_t seed) {
   state = seed;
   n_ops = 0;
-  pco__link_patience = below(8) ? UINT64_C(30000000000) : 1 + below(2000000);
+  pco__link_patience = below(8) ? PATIENCE : 1 + below(2000000);
   box *b = box_begin(-1);
   if (greet(b)) {
     converse(b);
@@ -517,6 +518,7 @@ int main(int argc, char **argv) {
   printf("# %lu rounds from seed %llu\n", rounds, (unsigned long long)seed);
   for (unsigned long i = 0; i < rounds && !case_bad; i++) {
     fuzz_round(seed + i);
+    pco__link_patience = PATIENCE; /* the other one may be slow */
     if (i % 64 == 0)
       box_stat(other);
   }
