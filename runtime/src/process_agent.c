@@ -517,9 +517,12 @@ static int agent_take_stdin(pco__process *p) {
   return take_in_fd(p->agent);
 }
 
+/* A terminal's input stays open. */
 static void agent_close_stdin(pco__process *p) {
-  if (p->agent->relay)
+  if (p->agent->relay) {
     pco__relay_close_input(p->agent->relay);
+    return;
+  }
   int fd = agent_take_stdin(p);
   if (fd >= 0)
     close(fd);
