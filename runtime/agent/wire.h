@@ -112,9 +112,9 @@
  *                                   has none: there it is ignored)
  * Either side may send PCO_RELAY_CREDIT bytes of a stream before any CREDIT;
  * more than what was credited is a protocol error, and so is a credit for more
- * than PCO_MAX_CREDIT bytes of output that have not come.  Each output ends by one
- * OUTPUT with EOF, a relayed stdin by one CREDIT with EOF, and nothing of it
- * comes afterwards.  The end of a terminal's output is that of its input.
+ * than PCO_MAX_CREDIT bytes of output that have not come.  Each output ends by
+ * one OUTPUT with EOF, a relayed stdin by one CREDIT with EOF, and nothing of
+ * it comes afterwards.  The end of a terminal's output is that of its input.
  * After an ERROR to the SPAWN no stream comes and none has to end.
  * With ADOPT the credit of all outputs of that command is over (what was sent
  * comes before the REPLY).  They are read all the same, so that the command is
@@ -146,7 +146,7 @@
 #define PCO_WIRE_MAX_PAYLOAD (4u * 1024 * 1024)
 #define PCO_WIRE_MAX_DATA    (128u * 1024) /* bytes in one DATA frame */
 #define PCO_WIRE_MAX_FDS     3u
-#define PCO_RELAY_CREDIT     (64u * 1024) /* bytes, at the start */
+#define PCO_RELAY_CREDIT     (64u * 1024)        /* bytes, at the start */
 #define PCO_MAX_CREDIT       (UINT64_C(1) << 30) /* in one frame, and in all */
 #define PCO_WIRE_MORE        1u /* header flag: not the last frame of this op */
 
