@@ -40,6 +40,15 @@ local function size(text, name)
   return math.floor(bytes)
 end
 
+local function count(text, name)
+  local number = text:find("^%d+$") and math.tointeger(tonumber(text))
+  if not number or number < 1 then
+    refuse("--%s takes a whole number, 1 or more, such as 100 (got '%s')", name,
+      text)
+  end
+  return number
+end
+
 local function span(text, name)
   local seconds = measure(text, SPANS)
   if not seconds then
@@ -213,10 +222,10 @@ local OPTIONS = {
 -- The limits of a sandbox.
 for _, limit in ipairs({
   { "memory", "SIZE", "bytes of memory; files count, too", "512M", size },
-  { "pids", "N", "processes and threads at once", "100", size },
+  { "pids", "N", "processes and threads at once", "100", count },
   { "cpus", "N", "processors, on the average", "0.5", cpus },
   { "disk", "SIZE", "bytes of files that it may write", "2G", size },
-  { "open-files", "N", "open files of each process", "256", size },
+  { "open-files", "N", "open files of each process", "256", count },
 }) do
   local name, parse = limit[1], limit[5]
   OPTIONS[#OPTIONS + 1] = {

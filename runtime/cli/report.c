@@ -88,6 +88,32 @@ static const char *class_name(lua_State *L, int index) {
   return dot != NULL ? dot + 1 : name;
 }
 
+/* True for a SpawnError that is not about finding the program: what was found
+ * cannot be executed, or the working directory is at fault. */
+static bool was_found(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  const char *code = raw_string(L, index, "code");
+  const char *path = raw_string(L, index, "path");
+  lua_pushliteral(L, "argv");
+  lua_rawget(L, index);
+  bool other = false;
+  if (lua_istable(L, -1)) {
+    lua_rawgeti(L, -1, 1);
+    const char *program = lua_tostring(L, -1);
+    other = path != NULL && program != NULL && strcmp(path, program) != 0;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return other || code == NULL || strcmp(code, "ENOENT") != 0;
+}
+
+static const char *class_hint(lua_State *L, int index) {
+  const char *name = class_name(L, index);
+  if (name != NULL && strcmp(name, "SpawnError") == 0 && was_found(L, index))
+    return NULL;
+  return find_hint(name);
+}
+
 const char *cli_hint(lua_State *L, int index) {
   const char *hint = NULL;
   lua_pushvalue(L, index);
@@ -95,7 +121,7 @@ const char *cli_hint(lua_State *L, int index) {
   for (int link = 0; link < 32 && lua_istable(L, -1); link++) {
     hint = find_hint(raw_string(L, -1, "code"));
     if (hint == NULL)
-      hint = find_hint(class_name(L, -1));
+      hint = class_hint(L, -1);
     if (hint != NULL)
       break;
     lua_pushliteral(L, "cause");
