@@ -17,6 +17,33 @@ local function leftovers(fs)
   return table.concat(fs:glob("**/.portico-*", { hidden = true }), " ")
 end
 
+describe("messages", function()
+  on_each(it, "name the path, the input and the way out", function(_, sb)
+    local fs = sb.fs
+    fs:mkdir("a")
+    fs:write("file", "")
+    fs:symlink("file", "link")
+    local function says(wanted, class, fn, ...)
+      assert.equal(wanted, raises(class, fn, ...).message)
+    end
+    says("file: file already exists", "AlreadyExistsError", fs.mkdir, fs,
+      "file")
+    says("a: copying a directory needs recursive = true", "SystemError",
+      fs.copy, fs, "a", "b")
+    says("a: cannot copy a directory into itself", "InvalidArgumentError",
+      fs.copy, fs, "a", "a/b", { recursive = true })
+    for _, fn in ipairs({ fs.read, fs.list, fs.usage }) do
+      says("link: a symbolic link is in the way, which follow = false refuses",
+        "SystemError", fn, fs, "link", { follow = false })
+    end
+    local err = raises("InvalidArgumentError", fs.chmod, fs, "file", "755")
+    assert.truthy(err.message:find('tonumber("755", 8)', 1, true))
+    local process <close> = sb:spawn({ "sleep", "600" })
+    says("the call did not end within 0.01 s", "TimeoutError", process.wait,
+      process, { timeout = 0.01 })
+  end)
+end)
+
 describe("names", function()
   local NAMES = {
     "a b", "-rf", "a'b", 'a"b', "a;b", "a\\b", "~", "*", "a\nb", "ü", "...",

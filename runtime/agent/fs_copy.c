@@ -396,10 +396,9 @@ static int check(copy_job *c, const pco_request *r, const pco_place *from,
   if (from->fd < 0)
     return -ENOENT;
   if (tree && !pco_fs_flag(r, PCO_FS_RECURSIVE))
-    return refuse(c, -EISDIR,
-                  "a directory is copied only with recursive = true");
+    return refuse(c, -EISDIR, "copying a directory needs recursive = true");
   if (tree && lies_in(to, &from->st))
-    return refuse(c, -EINVAL, "a directory cannot be copied into itself");
+    return refuse(c, -EINVAL, "cannot copy a directory into itself");
   if (to->fd >= 0 && (!c->replace || !to->name[0]))
     return -EEXIST;
   if (to->fd >= 0 && to->st.st_dev == from->st.st_dev &&

@@ -91,6 +91,17 @@ static bool is_incomplete(const pco__fs_op *o) {
           o->kind == PCO__FS_USAGE);
 }
 
+/* The system speaks of too many links also where one is too many. */
+static pco__error *explain_link(const pco__fs_op *o, pco__error *err) {
+  if (err->code != UV_ELOOP || err->message || !(o->flags & PCO_FS_NOFOLLOW))
+    return err;
+  pco__error *clear = pco__error_new(
+      UV_ELOOP, err->source, err->path,
+      "a symbolic link is in the way, which follow = false refuses");
+  pco__error_free(err);
+  return clear;
+}
+
 void pco__fs_end(pco__fs_op *o, pco__error *err) {
   if (o->trouble) {
     pco__error_free(err);
@@ -108,6 +119,8 @@ void pco__fs_end(pco__fs_op *o, pco__error *err) {
       o->entries->type != PCO_SYMLINK)
     err = pco__error_new(UV_EINVAL, PCO_SOURCE_HOST, NULL,
                          "it is no symbolic link");
+  if (err)
+    err = explain_link(o, err);
   if (err && !err->path && o->path)
     err->path = strdup(o->path);
   pco__op_complete(&o->op, err);

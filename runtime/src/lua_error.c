@@ -105,20 +105,21 @@ static void push_where(lua_State *L) {
 
 /* ---- objects ------------------------------------------------------------- */
 
-/* True if a text speaks of the path already; a short one might be part of any
- * word. */
+/* True if a text speaks of the path already.  One that looks like a word (a
+ * file "link") might be just that, unless it is set off. */
 static bool names(const char *text, const char *path) {
   size_t len = strlen(path);
   if (strncmp(text, path, len) == 0 && strchr(": ", text[len]))
     return true; /* also at the end of the text: strchr finds the NUL */
-  return len > 3 && strstr(text, path);
+  const char *found = len > 3 ? strstr(text, path) : NULL;
+  return found && (strchr(path, '/') || strchr(":'\"", found[len]));
 }
 
 /* Pushes one link of the chain. */
 static void push_link(lua_State *L, const pco__error *err) {
   lua_createtable(L, 0, 12);
   const char *text = err->message ? err->message : pco__code_text(err->code);
-  if (err->path && !names(text, err->path))
+  if (err->path && !(err->message && names(text, err->path)))
     lua_pushfstring(L, "%s: %s", err->path, text); /* names the input */
   else
     lua_pushstring(L, text);

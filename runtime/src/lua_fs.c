@@ -130,8 +130,8 @@ static void parse_mode(lua_State *L, int options, pco__fs_op *o) {
     return;
   if (mode > 07777)
     pco__bad_argument(L, name,
-                      "mode must be permission bits, 0 to 4095 "
-                      "(0xfff)");
+                      "mode must be permission bits, 0 to 4095, such as "
+                      "tonumber(\"644\", 8)");
   o->mode = (int32_t)mode;
 }
 
@@ -263,8 +263,8 @@ static int fs_chmod(lua_State *L) {
   lua_Integer mode = lua_isinteger(L, 3) ? lua_tointeger(L, 3) : -1;
   if (mode < 0 || mode > 07777)
     pco__bad_argument(L, o->op.cls->name,
-                      "the mode must be permission bits, 0 to 4095 (0xfff) "
-                      "(got %s)",
+                      "the mode must be permission bits, 0 to 4095, such as "
+                      "tonumber(\"755\", 8) (got %s)",
                       pco__describe(L, 3));
   o->mode = (int32_t)mode;
   return pco__await(L, 5);

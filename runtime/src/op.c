@@ -52,15 +52,25 @@ void pco__op_notify(pco__op *op) {
     signal_caller(op, PCO__OP_EVENT);
 }
 
+/* Why it was cancelled, with the time that was given if it was that. */
+static pco__error *cancel_reason(const pco__op *op) {
+  if (op->cancel_code != PCO_ECALLTIMEOUT || op->timeout <= 0)
+    return pco__error_new(op->cancel_code, PCO_SOURCE_HOST, NULL, NULL);
+  return pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL,
+                        "the call did not end within %g s",
+                        (double)op->timeout / 1e9);
+}
+
 /* The error that a cancelled op ends with: the reason, caused by what came out
  * of the work if that was more than "cancelled". */
 static pco__error *cancel_error(pco__op *op, pco__error *err) {
   if (err->code == op->cancel_code)
     return err;
-  pco__error *why =
-      pco__error_new(op->cancel_code, PCO_SOURCE_HOST, NULL, NULL);
   if (err->code != UV_ECANCELED)
-    return pco__error_because(why, err);
+    return pco__error_because(cancel_reason(op), err);
+  pco__error *why = err->message ? pco__error_new(op->cancel_code,
+                                                  PCO_SOURCE_HOST, NULL, NULL)
+                                 : cancel_reason(op);
   pco__error_take_message(why, err); /* how far it came */
   pco__error_free(err);
   return why;
