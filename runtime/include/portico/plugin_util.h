@@ -206,6 +206,16 @@ static inline const char *pco_setting_get(const pco_pair *settings, size_t n,
   return NULL;
 }
 
+/* "a, b, c" of a NULL-terminated list, cut where the room ends. */
+static inline const char *pco_join(const char *const *list, char *room,
+                                   size_t size) {
+  size_t n = 0;
+  room[0] = 0;
+  for (const char *const *s = list; *s && n < size; s++)
+    n += (size_t)snprintf(room + n, size - n, s == list ? "%s" : ", %s", *s);
+  return room;
+}
+
 /* Checks that every setting is in `known` (NULL-terminated).  Returns 0, or
  * -EINVAL with a message that names the first unknown one and the nearest. */
 static inline int pco_settings_check(const pco_pair *settings, size_t n,
@@ -222,11 +232,11 @@ static inline int pco_settings_check(const pco_pair *settings, size_t n,
       return pco_error_set(err, -EINVAL, PCO_SOURCE_PLUGIN,
                            "unknown setting '%s'; did you mean '%s'?", key,
                            near);
+    char all[PCO_MESSAGE_MAX / 2];
     return pco_error_set(err, -EINVAL, PCO_SOURCE_PLUGIN,
-                         *known ? "unknown setting '%s'; known: '%s'%s"
-                                : "unknown setting '%s'; there are none%s%s",
-                         key, *known ? *known : "",
-                         *known && known[1] ? " and others" : "");
+                         *known ? "unknown setting '%s'; known: %s"
+                                : "unknown setting '%s'; there are none%s",
+                         key, pco_join(known, all, sizeof all));
   }
   return 0;
 }
