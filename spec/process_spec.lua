@@ -114,6 +114,20 @@ describe("exit status", function()
   end)
 end)
 
+describe("a pid that can be none", function()
+  on_each(it, "is refused as it was given", function(_, sb)
+    for bad, got in pairs({
+      [0] = "0", [-1] = "-1", [1.5] = "1.5", ["12"] = '"12"',
+    }) do
+      local ok, err = pcall(sb.process, sb, bad)
+      assert.is_false(ok)
+      assert.equal("PCO_EINVAL", err.code)
+      assert.truthy(err.message:find("(got " .. got .. ")", 1, true),
+        err.message)
+    end
+  end)
+end)
+
 describe("a second object of a process", function()
   on_each(it, "may go without taking the output with it", function(P, sb)
     local p <close> = sb:spawn("read x; echo $x", { stdin = "pipe" })

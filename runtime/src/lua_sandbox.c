@@ -211,7 +211,7 @@ static int sandbox_process(lua_State *L) {
       lua_type(L, 2) == LUA_TNUMBER ? lua_tointegerx(L, 2, &exact) : 0;
   if (!exact || pid <= 0)
     pco__bad_argument(L, name, "the pid must be a positive integer (got %s)",
-                      luaL_tolstring(L, 2, NULL));
+                      pco__describe(L, 2));
   new_look(L, h, &pco__process_class, 3, pco__timeout_only)->pid = pid;
   return pco__await(L, 4);
 }
