@@ -59,6 +59,7 @@ static void flush_host(pco_agent *a) {
     a->ending = true;
   if (was_clogged && !clogged(a))
     handle_frames(a);
+  pco_workers_pause(a, clogged(a));
   uint32_t want = clogged(a) ? 0 : EPOLLIN;
   if (pco_channel_queued(&a->host) > 0)
     want |= EPOLLOUT;
@@ -71,6 +72,8 @@ static int timeout_ms(const pco_agent *a) {
   if (pco_jobs_ready(a))
     return 0;
   int64_t next = pco_commands_next(&a->commands);
+  int64_t files = pco_workers_next(a);
+  next = files < next ? files : next;
   if (next == PCO_NEVER)
     return -1;
   int64_t left = (next - pco_now() + PCO_MS - 1) / PCO_MS;
@@ -88,6 +91,7 @@ static void turn(pco_agent *a) {
   if (pco_jobs_ready(a) && !a->ending)
     pco_jobs_step(a);
   pco_commands_tick(a);
+  pco_workers_tick(a);
   do
     flush_host(a);
   while (pco_relays_tick(a));
@@ -107,6 +111,7 @@ int pco_agent_run(pco_agent *a) {
     turn(a);
   flush_last(a);
   pco_jobs_end(a);
+  pco_workers_end(a);
   pco_commands_end(a);
   return a->status;
 }
@@ -152,6 +157,7 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
   rc = pco_commands_init(a);
   if (rc != 0)
     return rc;
+  pco_workers_init(a);
   *what = "--keeper";
   a->leaves.may_emulate = o->may_emulate;
   a->leaves.emulated = o->emulated;
@@ -163,6 +169,7 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
 void pco_agent_deinit(pco_agent *a) {
   pco_commands_deinit(a);
   pco_relays_deinit(a);
+  pco_workers_deinit(a);
   pco_leaves_deinit(a);
   pco_channel_deinit(&a->host);
   pco_wire_buf_free(&a->buf);

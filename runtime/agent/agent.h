@@ -4,8 +4,9 @@
  *
  * One process, one thread, one epoll.  The parts are the host's channel
  * (agent.c), requests (dispatch.c), commands and their supervisors
- * (commands.c), relayed streams (relay.c) and file jobs (job.c).  Nothing in a
- * turn of the loop waits for anyone; what takes long is done in steps.
+ * (commands.c), relayed streams (relay.c), and file work, which goes to workers
+ * (workers.c).  Nothing in a turn of the loop waits for anyone; what takes long
+ * is done in steps.
  *
  * Backpressure: while more than PCO_OUT_HIGH bytes wait for the host, nothing
  * is read from the host or the supervisors, and jobs and relayed output pause
@@ -22,6 +23,7 @@
 #include "path.h"
 #include "relay.h"
 #include "source.h"
+#include "workers.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +44,9 @@ typedef struct pco_agent {
   pco_commands commands;
   pco_leaves leaves;
   pco_relays relays;
-  pco_jobs jobs;
+  pco_jobs jobs; /* of a worker; here, only if there can be none */
+  pco_workers workers;
+  bool is_worker;
 } pco_agent;
 
 /* What main() found out; borrowed. */
@@ -72,6 +76,8 @@ void pco_agent_protocol_error(pco_agent *a);
 
 /* Handles one checked frame of the host (dispatch.c). */
 void pco_dispatch(pco_agent *a, pco_frame *f);
+/* Does what was asked in this process. */
+void pco_dispatch_here(pco_agent *a, pco_frame *f, const pco_request *r);
 
 /* ---- answers (answer.c) ------------------------------------------------- */
 

@@ -82,7 +82,8 @@ static void on_supervisor(void *arg, uint32_t events);
 static int fork_supervisor(pco_agent *a, pco_sup *s, int theirs) {
   s->pid = fork();
   if (s->pid == 0) {
-    pco_launch_others(2 + a->commands.n_busy + a->commands.n_idle);
+    pco_launch_others(2 + a->commands.n_busy + a->commands.n_idle +
+                      a->workers.n);
     pco_supervisor_main(theirs, a->null);
   }
   if (s->pid < 0)
@@ -275,7 +276,7 @@ static bool is_live(void *arg, pid_t pid) {
   for (const pco_sup *s = a->commands.live; s; s = s->next)
     if (s->pid == pid)
       return true;
-  return false;
+  return pco_workers_has(a, pid);
 }
 
 void pco_commands_lose(pco_agent *a, pco_sup *s) {
@@ -340,8 +341,10 @@ static void on_reaped(void *arg, pid_t pid, int status) {
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGCONT, NULL, 0);
   else if (s)
     pco_commands_lose(a, s);
-  else if (!WIFSTOPPED(status))
+  else if (!WIFSTOPPED(status)) {
+    pco_workers_reaped(a, pid);
     pco_leaves_reaped(a, pid);
+  }
 }
 
 static void on_sigchld(void *arg, uint32_t events) {

@@ -75,7 +75,7 @@ static bool in_order(pco_agent *a, const pco_request *r) {
   return true;
 }
 
-static void handle(pco_agent *a, pco_frame *f, const pco_request *r) {
+void pco_dispatch_here(pco_agent *a, pco_frame *f, const pco_request *r) {
   switch (r->type) {
   case PCO_WIRE_HELLO:
     on_hello(a, r);
@@ -171,6 +171,24 @@ static void handle(pco_agent *a, pco_frame *f, const pco_request *r) {
   }
 }
 
+static bool is_file_request(uint16_t type) {
+  return (type >= PCO_WIRE_STAT && type <= PCO_WIRE_RENAME) ||
+         (type >= PCO_WIRE_CHMOD && type <= PCO_WIRE_COPY);
+}
+
+/* True if it was passed on to a worker. */
+static bool pass_on(pco_agent *a, const pco_frame *f, const pco_request *r) {
+  if (a->is_worker)
+    return false;
+  if (r->type == PCO_WIRE_DATA)
+    return pco_workers_data(a, f);
+  if (r->type == PCO_WIRE_CANCEL)
+    return pco_workers_cancel(a, f);
+  if (is_file_request(r->type))
+    pco_workers_request(a, f, r);
+  return is_file_request(r->type);
+}
+
 void pco_dispatch(pco_agent *a, pco_frame *f) {
   pco_request r;
   if (pco_request_parse(f, &r) != 0 || !in_order(a, &r)) {
@@ -178,5 +196,6 @@ void pco_dispatch(pco_agent *a, pco_frame *f) {
     pco_frame_close_fds(f);
     return;
   }
-  handle(a, f, &r);
+  if (!pass_on(a, f, &r))
+    pco_dispatch_here(a, f, &r);
 }

@@ -23,8 +23,9 @@
 
 typedef struct write_job {
   pco_job head;
-  int fd;  /* of the temporary file, or of the target itself */
-  int dir; /* that holds both */
+  int fd;       /* of the temporary file, or of the target itself */
+  int dir;      /* that holds both */
+  size_t taken; /* bytes that the host was not told of yet */
   bool sync;
   uid_t uid; /* whom it is to belong to; -1: nothing asked */
   gid_t gid;
@@ -89,12 +90,25 @@ static int commit(write_job *w) {
   return sync_directory(w);
 }
 
+/* Tells the host now and then how far it is, so that it goes on sending. */
+static void acknowledge(pco_agent *a, write_job *w, size_t len) {
+  w->taken += len;
+  if (w->taken < PCO_WIRE_WRITE_WINDOW / 2)
+    return;
+  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, PCO_WIRE_MORE, w->head.op);
+  pco_wire_number(&a->buf, PCO_TAG_LENGTH, w->taken);
+  pco_answer(a);
+  w->taken = 0;
+}
+
 static bool on_data(pco_agent *a, pco_job *j, const pco_request *r) {
   write_job *w = (write_job *)j;
   w->failed = "writing";
   int rc = write_all(w->fd, r->data.s, r->data.len);
-  if (rc == 0 && r->more)
+  if (rc == 0 && r->more) {
+    acknowledge(a, w, r->data.len);
     return true;
+  }
   if (rc == 0)
     rc = commit(w);
   pco_fs_done(a, j->op, rc, j->path, w->failed);

@@ -77,10 +77,12 @@
  *   READ      PATH FLAGS [OFFSET] [LENGTH]
  *                                   DATA with MORE, the last without
  *   WRITE     PATH FLAGS [MODE] [USER]  then DATA frames of the same op from
- *                                   the host, the last without MORE; REPLY or
- *                                   ERROR (an ERROR may come early; the host
- *                                   may have sent DATA by then, which is
- *                                   dropped)
+ *                                   the host, the last without MORE, and at
+ *                                   most PCO_WIRE_WRITE_WINDOW bytes ahead of
+ *                                   what the agent says it took: REPLY with
+ *                                   MORE, LENGTH.  REPLY or ERROR (an ERROR
+ *                                   may come early; DATA that was sent by then
+ *                                   is dropped)
  *   MKDIR     PATH FLAGS [MODE]     REPLY
  *   REMOVE    PATH FLAGS            REPLY
  *   RENAME    PATH TARGET_PATH FLAGS   REPLY
@@ -140,15 +142,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PCO_WIRE_VERSION     1u
-#define PCO_WIRE_HEADER      16u
-#define PCO_WIRE_N_FDS_AT    6u /* in the header */
-#define PCO_WIRE_MAX_PAYLOAD (4u * 1024 * 1024)
-#define PCO_WIRE_MAX_DATA    (128u * 1024) /* bytes in one DATA frame */
-#define PCO_WIRE_MAX_FDS     3u
-#define PCO_RELAY_CREDIT     (64u * 1024)        /* bytes, at the start */
-#define PCO_MAX_CREDIT       (UINT64_C(1) << 30) /* in one frame, and in all */
-#define PCO_WIRE_MORE        1u /* header flag: not the last frame of this op */
+#define PCO_WIRE_VERSION      1u
+#define PCO_WIRE_HEADER       16u
+#define PCO_WIRE_N_FDS_AT     6u /* in the header */
+#define PCO_WIRE_MAX_PAYLOAD  (4u * 1024 * 1024)
+#define PCO_WIRE_MAX_DATA     (128u * 1024) /* bytes in one DATA frame */
+#define PCO_WIRE_WRITE_WINDOW (512u * 1024) /* of DATA for one WRITE */
+#define PCO_WIRE_MAX_FDS      3u
+#define PCO_RELAY_CREDIT      (64u * 1024)        /* bytes, at the start */
+#define PCO_MAX_CREDIT        (UINT64_C(1) << 30) /* in one frame, and in all */
+#define PCO_WIRE_MORE         1u /* header flag: not the last frame of this op */
 
 enum {
   PCO_WIRE_HELLO = 1,

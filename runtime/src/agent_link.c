@@ -457,7 +457,7 @@ static bool may_answer(uint16_t request, const pco_wire_header *h) {
     return !more;
   case PCO_WIRE_REPLY:
     return request != PCO_WIRE_SPAWN && request != PCO_WIRE_READ &&
-           (!more || request == PCO_WIRE_LIST);
+           (!more || request == PCO_WIRE_LIST || request == PCO_WIRE_WRITE);
   case PCO_WIRE_DATA:
     return request == PCO_WIRE_READ;
   case PCO_WIRE_STARTED:
@@ -485,6 +485,7 @@ static int take_frame(pco__link *link, const pco_wire_header *h,
   if (!r || h->n_fds || !may_answer(r->type, h) ||
       pco_wire_check(payload, h->size) < 0)
     return -EPROTO;
+  link->heard = true;
   if (!(h->flags & PCO_WIRE_MORE))
     drop(r);
   return r->frame(r, h, payload);
@@ -558,7 +559,6 @@ static void receive(pco__link *link) {
       return;
     }
     link->in_len += (size_t)n;
-    link->heard = true;
     budget = budget > (size_t)n ? budget - (size_t)n : 0;
     if (digest(link) < 0) {
       link_fail(link, pco__error_new(PCO_EPROTO, PCO_SOURCE_AGENT, NULL,

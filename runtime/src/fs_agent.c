@@ -21,6 +21,8 @@ static pco__fs_op *op_of(pco__link_request *r) {
   return PCO_CONTAINER(r, pco__fs_op, request);
 }
 
+static void send_data(pco__fs_op *o);
+
 /* ---- what comes ---------------------------------------------------------- */
 
 /* Reads an ENTRY; a stat may have no name (the root). */
@@ -165,6 +167,20 @@ static void give_up(pco__fs_op *o, int rc) {
     send_cancel(o);
 }
 
+/* The agent tells how much of what is written it has taken. */
+static int read_taken(pco__fs_op *o, const pco_wire_header *h,
+                      const uint8_t *payload) {
+  uint64_t n = 0;
+  int rc =
+      pco__field_number(h, payload, PCO_TAG_LENGTH, o->sent - o->taken, &n);
+  if (rc != 1)
+    return -EPROTO;
+  o->taken += (size_t)n;
+  if (!o->in_line && !o->all_sent)
+    send_data(o);
+  return 0;
+}
+
 static int take_result(pco__fs_op *o, const pco_wire_header *h,
                        const uint8_t *payload) {
   if (o->trouble || o->op.cancel_code)
@@ -174,6 +190,8 @@ static int take_result(pco__fs_op *o, const pco_wire_header *h,
     rc = read_data(o, h, payload);
   else if (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST)
     rc = read_entries(o, h, payload);
+  else if (o->kind == PCO__FS_WRITE && h->flags & PCO_WIRE_MORE)
+    rc = read_taken(o, h, payload);
   else if (o->kind == PCO__FS_MKTEMP)
     rc = read_path(o, h, payload);
   else if (o->kind == PCO__FS_USAGE)
@@ -207,11 +225,6 @@ static int on_frame(pco__link_request *r, const pco_wire_header *h,
   pco__error *err = NULL;
   int rc = 0;
   o->finished = last;
-  if (!last && !o->trouble && !o->op.cancel_code) {
-    /* Each part of an answer has its own time; an end asked for has one. */
-    pco__link_answered(r);
-    pco__link_expect(r, 0);
-  }
   if (h->type == PCO_WIRE_ERROR) {
     err = pco__field_error(h, payload);
     rc = err ? 0 : -EPROTO;
@@ -244,19 +257,22 @@ static void on_lost(pco__link_request *r, const pco__error *err) {
 
 /* ---- what is sent -------------------------------------------------------- */
 
-static void send_data(pco__fs_op *o);
-
 /* The link took what it had: more, unless it is over. */
 static void on_more(pco__call *call) {
   pco__fs_op *o = PCO_CONTAINER(call, pco__fs_op, more);
+  o->in_line = false;
   if (!o->finished)
     send_data(o);
   pco__op_unref(&o->op); /* the line's */
 }
 
+static bool is_ahead(const pco__fs_op *o) {
+  return o->sent - o->taken >= PCO_WIRE_WRITE_WINDOW;
+}
+
 static void send_data(pco__fs_op *o) {
   bool last = false;
-  while (!last && !o->op.cancel_code &&
+  while (!last && !o->op.cancel_code && !is_ahead(o) &&
          pco__link_queued(o->request.link) < QUEUE_BYTES) {
     size_t n = o->len - o->sent;
     n = n < PCO_WIRE_MAX_DATA ? n : PCO_WIRE_MAX_DATA;
@@ -268,9 +284,11 @@ static void send_data(pco__fs_op *o) {
     o->sent += n;
     pco__link_send(o->request.link, &frame);
   }
-  if (last || o->op.cancel_code)
-    return;
+  o->all_sent = last;
+  if (last || o->op.cancel_code || is_ahead(o))
+    return; /* the agent says when it goes on */
   keep(o);
+  o->in_line = true;
   o->more.fn = on_more;
   pco__link_when_writable(o->request.link, &o->more);
 }
@@ -315,12 +333,11 @@ void pco__fs_agent_start(pco__fs_op *o) {
   o->request.frame = on_frame;
   o->request.lost = on_lost;
   encode(o, &frame);
-  bool writes = o->kind == PCO__FS_WRITE;
-  bool slow = writes || o->kind == PCO__FS_REMOVE || o->kind == PCO__FS_USAGE ||
-              o->kind == PCO__FS_COPY;
   keep(o);
-  pco__link_request_send(link, &o->request, &frame, NULL, 0, !slow);
-  if (writes)
+  /* A file system may be slow; that the agent lives is looked after by the
+   * link. */
+  pco__link_request_send(link, &o->request, &frame, NULL, 0, false);
+  if (o->kind == PCO__FS_WRITE)
     send_data(o);
 }
 

@@ -72,7 +72,8 @@ typedef struct pco__fs_op {
   size_t max_size;       /* read: more is a LimitError */
   const char *data;      /* write; in the arena */
   size_t len;
-  size_t sent; /* write: given to the link */
+  size_t sent;  /* write: given to the link */
+  size_t taken; /* of these: the agent has said so */
   /* results */
   pco__entry *entries; /* owned */
   size_t n_entries;
@@ -84,7 +85,9 @@ typedef struct pco__fs_op {
   struct pco__glob *glob; /* a reference */
   /* the doer's */
   pco__link_request request;
-  pco__call more;        /* write: the link takes more */
+  pco__call more; /* write: the link takes more */
+  bool in_line;   /* `more` waits for that */
+  bool all_sent;
   bool finished;         /* the final frame came */
   pco__timer unanswered; /* how long a cancelled call waits for it */
   pco_op call;

@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -724,10 +725,160 @@ static void test_end_amid_write(const char *agent) {
   uint64_t op = begin(&c, PCO_WIRE_WRITE, "half", 0);
   client_send(&c, NULL, 0);
   send_data(&c, op, "half", 4, true);
-  client_simple(&c, PCO_WIRE_PING, 5000);
+  for (int i = 0; i < 500 && count_entries("ws") == before; i++)
+    poll(NULL, 0, 10);
   IS(count_entries("ws"), before + 1, "a temporary file exists meanwhile");
   client_stop(&c);
   IS(count_entries("ws"), before, "the end of the stream removes it");
+}
+
+/* ---- workers ------------------------------------------------------------ */
+
+/* The pids of the agent's workers, up to n of them; gives how many. */
+static int find_workers(const client *c, pid_t *pids, int n) {
+  char path[80], comm[32] = "";
+  int pid, found = 0;
+  snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)c->agent,
+           (int)c->agent);
+  FILE *children = fopen(path, "re");
+  while (children && found < n && fscanf(children, "%d", &pid) == 1) {
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    FILE *f = fopen(path, "re");
+    if (f && fgets(comm, sizeof comm, f) &&
+        strcmp(comm, "portico-files\n") == 0)
+      pids[found++] = pid;
+    if (f)
+      fclose(f);
+  }
+  if (children)
+    fclose(children);
+  return found;
+}
+
+static int count_workers(const client *c) {
+  pid_t pids[32];
+  return find_workers(c, pids, 32);
+}
+
+/* Waits until there are so many workers; gives how many there are. */
+static int await_workers(const client *c, int n) {
+  for (int i = 0; i < 1500 && count_workers(c) != n; i++)
+    poll(NULL, 0, 10);
+  return count_workers(c);
+}
+
+static uint64_t begin_read(client *c) {
+  uint64_t op = begin(c, PCO_WIRE_READ, "file", 0);
+  client_send(c, NULL, 0);
+  return op;
+}
+
+static void cancel(client *c, uint64_t op) {
+  pco_wire_begin(&c->buf, PCO_WIRE_CANCEL, 0, op);
+  client_send(c, NULL, 0);
+}
+
+/* Stops the worker, as a file system that is dead does. */
+static pid_t stop_worker(const client *c) {
+  pid_t pid = 0;
+  if (find_workers(c, &pid, 1) == 1)
+    kill(pid, SIGSTOP);
+  return pid;
+}
+
+static void test_dead_file_system(client *c) {
+  OK(reads(c, "file", "content"), "there is a worker");
+  IS(count_workers(c), 1, "one");
+  pid_t stopped = stop_worker(c);
+  uint64_t op = begin_read(c);
+  OK(reads(c, "file", "content"), "a dead file system lets others");
+  IS(client_simple(c, PCO_WIRE_PING, 5000), 0, "and the agent");
+  IS(await_workers(c, 2), 2, "by another worker");
+  OK(client_take(c, op, 100) == NULL, "what is on it waits");
+  cancel(c, op);
+  IS(finish(take(c, op)), ECANCELED, "and can be cancelled");
+  IS(await_workers(c, 1), 1, "which ends its worker");
+  OK(kill(stopped, 0) != 0, "the one that was stopped");
+}
+
+/* A request at each of the workers there may be, and one more. */
+static void test_all_workers_dead(client *c) {
+  uint64_t op[9];
+  for (int i = 0; i < 8; i++) {
+    pid_t pids[16];
+    OK(reads(c, "file", "content"), "%d workers are dead", i);
+    int n = find_workers(c, pids, 16);
+    for (int j = 0; j < n; j++)
+      kill(pids[j], SIGSTOP);
+    op[i] = begin_read(c);
+  }
+  op[8] = begin_read(c);
+  OK(client_take(c, op[8], 300) == NULL, "the ninth waits in line");
+  IS(count_workers(c), 8, "there are no more than eight");
+  cancel(c, op[8]);
+  IS(finish(take(c, op[8])), ECANCELED, "it can be cancelled there");
+  op[8] = begin_read(c);
+  cancel(c, op[0]);
+  IS(finish(take(c, op[0])), ECANCELED, "one is given up");
+  IS(finish(take(c, op[8])), 0, "so that the next can be done");
+  for (int i = 1; i < 8; i++)
+    cancel(c, op[i]);
+  for (int i = 1; i < 8; i++)
+    IS(finish(take(c, op[i])), ECANCELED, "all can be given up");
+}
+
+static void test_killed_worker(client *c) {
+  pid_t pid = 0;
+  int before = count_entries("ws");
+  OK(reads(c, "file", "content"), "there is a worker again");
+  uint64_t op = begin(c, PCO_WIRE_WRITE, "killed", 0);
+  client_send(c, NULL, 0);
+  for (int i = 0; i < 500 && count_entries("ws") == before; i++)
+    poll(NULL, 0, 10);
+  while (find_workers(c, &pid, 1) == 1 && kill(pid, SIGKILL) == 0)
+    poll(NULL, 0, 10);
+  IS(finish(take(c, op)), EIO, "what a killed worker did is an error");
+  OK(reads(c, "file", "content"), "and the next one lives");
+  IS(await_workers(c, 0), 0, "a sandbox that does nothing has no worker");
+}
+
+/* More than may be ahead is acknowledged, and a dead file system is not sent
+ * more. */
+static void test_write_window(client *c) {
+  static char block[PCO_WIRE_MAX_DATA];
+  uint64_t op = begin(c, PCO_WIRE_WRITE, "window", 0), taken = 0;
+  client_send(c, NULL, 0);
+  for (int i = 0; i < 8; i++)
+    send_data(c, op, block, sizeof block, true);
+  while (taken < 8 * sizeof block) {
+    frame *f = client_take(c, op, 20000);
+    if (!f || f->header.type != PCO_WIRE_REPLY ||
+        !(f->header.flags & PCO_WIRE_MORE)) {
+      free(f);
+      break;
+    }
+    taken += frame_number(f, PCO_TAG_LENGTH, 0);
+    free(f);
+  }
+  IS(taken, 8 * sizeof block, "a WRITE tells how much it took");
+  send_data(c, op, "", 0, false);
+  IS(finish(take(c, op)), 0, "and ends");
+}
+
+static void test_workers(const char *agent) {
+  client c;
+  const char *const args[] = {"--root", at("ws"), NULL};
+  client_start(&c, agent, at("ws"), args);
+  make_file("ws/file", "content", 0644);
+  test_write_window(&c);
+  test_dead_file_system(&c);
+  test_all_workers_dead(&c);
+  test_killed_worker(&c);
+  OK(reads(&c, "file", "content"), "a worker that is dead at the end");
+  stop_worker(&c);
+  begin_read(&c);
+  int status = client_stop(&c);
+  OK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "does not hold it up");
 }
 
 static void test_owner(client *c) {
@@ -797,6 +948,7 @@ int main(int argc, char **argv) {
   OK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the agent exits 0");
   test_whole_system(agent);
   test_end_amid_write(agent);
+  test_workers(agent);
   test_refused_root(agent);
   char command[512];
   snprintf(command, sizeof command, "exec %s --remove-only %s", agent, dir);

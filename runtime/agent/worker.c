@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A process that does file work; see workers.h.
+ *
+ * It is the agent without commands: the same requests, jobs and paths, with the
+ * agent where the host is.  It ends with the agent's end of the socketpair, or
+ * with the agent.
+ */
+#include "agent.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int compare_fds(const void *a, const void *b) {
+  const int *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Closes all but 0 to 2, the socket, and the directories that paths begin at.
+ */
+static void close_others(const pco_agent *a, int fd) {
+  int keep[PCO_PATH_DEPTH + 1];
+  int n = 0;
+  unsigned from = 3;
+  keep[n++] = fd;
+  for (int i = 0; i < a->paths.n_base; i++)
+    keep[n++] = a->paths.base[i];
+  qsort(keep, (size_t)n, sizeof *keep, compare_fds);
+  for (int i = 0; i < n; i++) {
+    unsigned kept = (unsigned)keep[i];
+    if (kept > from)
+      syscall(SYS_close_range, from, kept - 1, 0u);
+    from = kept + 1;
+  }
+  syscall(SYS_close_range, from, ~0u, 0u);
+}
+
+/* Handles the frames that are there, unless the agent is slow to read. */
+static void handle_frames(pco_agent *a) {
+  pco_frame f;
+  int rc = 0;
+  while (!a->ending && pco_channel_queued(&a->host) < PCO_OUT_HIGH &&
+         (rc = pco_channel_next(&a->host, &f)) == 1)
+    pco_dispatch(a, &f);
+  a->ending |= rc < 0;
+}
+
+static void receive(pco_agent *a) {
+  int rc = pco_channel_receive(&a->host);
+  a->ending |= rc != 1 && rc != -EAGAIN;
+}
+
+static void turn(pco_agent *a) {
+  struct pollfd p = {.fd = a->host.fd};
+  size_t queued = pco_channel_queued(&a->host);
+  p.events = (short)((queued < PCO_OUT_HIGH ? POLLIN : 0) |
+                     (queued > 0 ? POLLOUT : 0));
+  poll(&p, 1, pco_jobs_ready(a) ? 0 : -1);
+  if (p.revents & (POLLIN | POLLHUP | POLLERR))
+    receive(a);
+  handle_frames(a);
+  if (pco_jobs_ready(a) && !a->ending)
+    pco_jobs_step(a);
+  int rc = pco_channel_flush(&a->host);
+  a->ending |= rc < 0 && rc != -EAGAIN;
+}
+
+_Noreturn void pco_worker_main(pco_agent *a, int fd) {
+  close_others(a, fd);
+  prctl(PR_SET_NAME, "portico-files");
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  a->is_worker = true;
+  a->last_op = 0;
+  memset(&a->jobs, 0, sizeof a->jobs);
+  memset(&a->workers, 0, sizeof a->workers);
+  pco_channel_init(&a->host, fd);
+  while (!a->ending)
+    turn(a);
+  pco_jobs_end(a); /* what was begun is removed */
+  _exit(0);
+}
