@@ -257,6 +257,56 @@ describe("a call that is cancelled", function()
   end)
 end)
 
+describe("a file system that hangs", function()
+  -- Stops the process that does the file work, which looks the same. Of `local`
+  -- only: elsewhere no command can do that.
+  local STOP = [[
+    agent=$(sed -n 's/^PPid:.//p' /proc/$PPID/status); found=
+    for pid in $(cat /proc/$agent/task/$agent/children); do
+      read -r name < /proc/$pid/comm
+      if [ "$name" = portico-files ]; then kill -STOP $pid; found=1; fi
+    done; [ $found ]
+  ]]
+
+  facades.on(it, "local", "delays only what is done on it", function(_, sb)
+    local fs = sb.fs
+    fs:write("f", "content")
+    sb:exec(STOP):check()
+    local err = raises("TimeoutError", fs.read, fs, "f", { timeout = 0.3 })
+    assert.equal("PCO_ECALLTIMEOUT", err.code)
+    assert.equal("content", fs:read("f", { timeout = 30 }))
+    sb:exec(STOP):check()
+    raises("TimeoutError", fs.write, fs, "big", ("x"):rep(4096 * KIB),
+      { timeout = 0.3 })
+    assert.equal("hello\n", sb:exec("echo hello", { timeout = 30 }).stdout)
+    fs:write("g", ("x"):rep(4096 * KIB), { timeout = 30 })
+    assert.equal(4096 * KIB, fs:stat("g").size)
+    assert.is_false(fs:exists("big"))
+    sb:exec(STOP):check()
+    sb:close() -- does not wait for it
+  end)
+
+  it("lets other tasks go on", function()
+    facades.call(facades.list[1], function(P)
+      local sb <close> = P.sandbox({ backend = "local" })
+      local fs = sb.fs
+      fs:write("f", "content")
+      sb:exec(STOP):check()
+      local slow, quick = table.unpack(require("portico.task").all({
+        function()
+          return pcall(fs.read, fs, "f", { timeout = 2 })
+        end,
+        function()
+          P.sleep(0.05)
+          return fs:read("f")
+        end,
+      }))
+      assert.is_false(slow)
+      assert.equal("content", quick)
+    end)
+  end)
+end)
+
 describe("the files", function()
   it("leave nothing behind", nothing_left)
 end)
