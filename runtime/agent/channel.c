@@ -157,7 +157,9 @@ static void compact_out(pco_channel *c) {
 
 static int queue(pco_channel *c, const void *p, size_t len) {
   size_t room = c->out_cap - c->out_len;
-  if (room < len && c->out_at > 0)
+  /* Only if half of it is free: what waits is moved once, not for each frame.
+   */
+  if (room < len && c->out_at >= c->out_len / 2)
     compact_out(c);
   int rc = grow(&c->out, &c->out_cap, c->out_len + len);
   if (rc != 0)
