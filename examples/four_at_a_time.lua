@@ -9,7 +9,7 @@ portico.run(function()
 
   for i = 1, 20 do
     jobs[i] = function()
-      local permit <close> = permits:acquire() -- given back at the end
+      local _ <close> = permits:acquire() -- given back at the end
       running = running + 1
       most = math.max(most, running)
       local text = sandbox:output("echo $((" .. i .. " * " .. i .. "))")

@@ -130,6 +130,22 @@ describe("a scope", function()
       assert.truthy(all:find("a string", 1, true), all)
     end)
 
+  inside("tells of a thousand others in few lines", function()
+    local err = raises("LimitError", task.scope, function(scope)
+      for i = 1, 1000 do
+        scope:spawn(function()
+          pcall(never)
+          error(errors.new(errors.SystemError, { message = "number " .. i }), 0)
+        end)
+      end
+      task.checkpoint()
+      error(errors.new(errors.LimitError, { message = "one" }), 0)
+    end)
+    assert.equal(1000, #err.others)
+    assert.is_true(#tostring(err) < 2000)
+    assert.truthy(tostring(err):find("and 984 more", 1, true))
+  end)
+
   inside("does not collect cancellations", function()
     local err = raises("LimitError", task.scope, function(scope)
       for _ = 1, 5 do

@@ -111,7 +111,8 @@ local function escape(text)
   return table.concat(parts)
 end
 
--- Deeper chains than this are a mistake of somebody, and must not flood.
+-- Deeper chains than this are a mistake of somebody, and must not flood; nor
+-- must the errors of a thousand tasks.
 local MAX_LINKS = 16
 
 ---Returns the class of an error of Portico, and nil for every other value:
@@ -160,8 +161,12 @@ local function append_chain(lines, err)
   for _, other in ipairs(suppressed or {}) do
     lines[#lines + 1] = "  while cleaning up: " .. describe(other)
   end
-  for _, other in ipairs(err.others or {}) do
-    lines[#lines + 1] = "  also: " .. describe(other)
+  local others = err.others or {}
+  for i = 1, math.min(#others, MAX_LINKS) do
+    lines[#lines + 1] = "  also: " .. describe(others[i])
+  end
+  if #others > MAX_LINKS then
+    lines[#lines + 1] = ("  and %d more"):format(#others - MAX_LINKS)
   end
 end
 

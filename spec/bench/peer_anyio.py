@@ -1,8 +1,9 @@
 """anyio beside Portico: its portal, and its processes.
 
-python3 spec/bench/peer_anyio.py exec|portal|stream_64k BIN
+python3 spec/bench/peer_anyio.py exec|portal|stream_64k|task_... BIN
 """
 
+import resource
 import statistics
 import subprocess
 import sys
@@ -62,10 +63,68 @@ async def stream_64k():
     return count / (time.perf_counter() - start) / 1e6
 
 
+def resident_kib():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1024
+
+
+async def task_memory():
+    async with anyio.create_task_group() as group:
+        before = resident_kib()
+        for _ in range(10000):
+            group.start_soon(anyio.sleep, 1)
+        await anyio.sleep(0.5)
+        return (resident_kib() - before) / 10000
+
+
+async def task_wake():
+    times = []
+
+    async def body():
+        await anyio.sleep(0)
+        times.append(time.perf_counter())
+        await anyio.sleep(0)
+        times.append(time.perf_counter())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(10000):
+            group.start_soon(body)
+    return (max(times) - min(times)) * 1e6 / 10000
+
+
+async def task_sleepers():
+    due = time.perf_counter() + 2
+    woken = []
+
+    async def body():
+        await anyio.sleep(max(0, due - time.perf_counter()))
+        woken.append(time.perf_counter())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(10000):
+            group.start_soon(body)
+    return (max(woken) - due) * 1e6 / 10000
+
+
+async def task_commands():
+    start = time.perf_counter()
+    async with anyio.create_task_group() as group:
+        for _ in range(1000):
+            group.start_soon(run_true)
+    return (time.perf_counter() - start) * 1e3
+
+
+rows = {
+    "exec": exec_async,
+    "task_memory": task_memory,
+    "task_wake": task_wake,
+    "task_sleepers": task_sleepers,
+    "task_commands": task_commands,
+}
 if row == "portal":
     value = portal()
-elif row == "exec":
-    value = anyio.run(exec_async)
+elif row in rows:
+    value = anyio.run(rows[row])
 else:
     value = anyio.run(stream_64k)
 print(f"{value:.3f}")

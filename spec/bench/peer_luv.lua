@@ -45,7 +45,77 @@ local function stream(...)
   return bytes / ((uv.hrtime() - start) / 1e3)
 end
 
+-- Coroutines by hand: one that waits is resumed by the callback.
+local function each_of(count, body)
+  for _ = 1, count do
+    coroutine.wrap(body)()
+  end
+  uv.run()
+end
+
+local function sleep(ms)
+  local thread, timer = coroutine.running(), uv.new_timer()
+  timer:start(ms, 0, function()
+    timer:close()
+    coroutine.resume(thread)
+  end)
+  coroutine.yield()
+end
+
+local function task_memory()
+  local waiting = 0
+  collectgarbage()
+  local before, used = uv.resident_set_memory(), nil
+  each_of(10000, function()
+    waiting = waiting + 1
+    if waiting == 10000 then
+      used = uv.resident_set_memory() - before
+    end
+    sleep(100)
+  end)
+  return used / 1024 / 10000
+end
+
+local function task_wake()
+  local started, woken
+  each_of(10000, function()
+    sleep(0)
+    started = started or uv.hrtime()
+    sleep(0)
+    woken = uv.hrtime()
+  end)
+  return (woken - started) / 1e3 / 10000
+end
+
+local function task_sleepers()
+  local due, woken = uv.hrtime() + 500 * 1e6, nil
+  each_of(10000, function()
+    sleep(math.max(0, (due - uv.hrtime()) // 1000000))
+    woken = uv.hrtime()
+  end)
+  return math.max(0, woken - due) / 1e3 / 10000
+end
+
+local function task_commands()
+  local start, ended = uv.hrtime(), 0
+  each_of(1000, function()
+    local thread = coroutine.running()
+    spawn(bin .. "/true", {}, {}, function(code)
+      assert(code == 0)
+      coroutine.resume(thread)
+    end)
+    coroutine.yield()
+    ended = ended + 1
+  end)
+  assert(ended == 1000)
+  return (uv.hrtime() - start) / 1e6
+end
+
 local rows = {
+  task_memory = task_memory,
+  task_wake = task_wake,
+  task_sleepers = task_sleepers,
+  task_commands = task_commands,
   exec = function() return exec(300) end,
   exec_1g = function()
     local ballast = ("x"):rep(1 << 30)

@@ -129,17 +129,76 @@ end
 -- Microseconds to wake a parked task, 10,000 of which are due at once.
 function rows.task_wake()
   local task = require("portico.task")
-  local functions, started, woken = {}, nil, nil
-  for i = 1, 10000 do
-    functions[i] = function()
-      P.sleep(0)
-      started = started or clock.now()
-      P.sleep(0)
-      woken = clock.now()
+  local started, woken
+  task.scope(function(scope)
+    for _ = 1, 10000 do
+      scope:spawn(function()
+        task.checkpoint()
+        started = started or clock.now()
+        task.checkpoint()
+        woken = clock.now()
+      end)
+    end
+  end)
+  return (woken - started) / 10000
+end
+
+-- Microseconds for each of 10,000 tasks that sleep the same time, from the
+-- moment that it is over to the last one's going on.
+function rows.task_sleepers()
+  local task = require("portico.task")
+  local due, woken = nil, 0
+  task.scope(function(scope)
+    local at = task.now() + 0.5
+    for _ = 1, 10000 do
+      scope:spawn(function()
+        P.sleep(math.max(0, at - task.now()))
+        woken = clock.now()
+      end)
+    end
+    P.sleep(math.max(0, at - task.now()))
+    due = clock.now()
+  end)
+  return (woken - due) / 10000
+end
+
+-- Milliseconds for 1,000 commands at once in one sandbox.
+function rows.task_commands()
+  local task = require("portico.task")
+  local sandbox <close> = P.sandbox({ backend = "local" })
+  local jobs = {}
+  for i = 1, 1000 do
+    jobs[i] = function()
+      return sandbox:exec(TRUE, { stdout = "null", stderr = "null" }).ok
     end
   end
-  task.all(functions)
-  return (woken - started) / 10000
+  local start = clock.now()
+  for _, ok in ipairs(task.all(jobs)) do
+    assert(ok)
+  end
+  return (clock.now() - start) / 1e3
+end
+
+-- Nanoseconds that a wait costs for each level of coroutines above the task.
+function rows.task_nested()
+  local task = require("portico.task")
+  local wrap = require("portico.coroutine").wrap
+  local LEVELS, COUNT = 4, 20000
+  local function at(level, fn)
+    if level == 0 then
+      return fn()
+    end
+    return wrap(at)(level - 1, fn)
+  end
+  local function waits()
+    return time(9, function()
+      for _ = 1, COUNT do
+        task.checkpoint()
+      end
+    end)
+  end
+  local plain, nested = waits(), at(LEVELS, waits)
+  return (nested - plain) / COUNT / LEVELS * 1e3
 end
 
 -- Resident KiB of a portal.
