@@ -173,21 +173,20 @@ void pco__scope_child_ended(lua_State *L, pco__scope *scope, pco__task *task) {
 
 /* ---- how it ended -------------------------------------------------------- */
 
-/* Pushes the value unless it is the one at `first` or in the table at `others`,
- * where it goes then. */
-static void add_other(lua_State *L, int others, int first, int value) {
-  if (lua_rawequal(L, value, first))
-    return;
-  lua_Integer n = (lua_Integer)lua_rawlen(L, others);
-  for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, others, i);
-    bool same = lua_rawequal(L, -1, value);
-    lua_pop(L, 1);
-    if (same)
-      return;
+/* Appends the value on top of L, which is popped, to the table at `others`,
+ * unless it is in the set behind that, where it goes then: the same error may
+ * come out of several tasks. */
+static void add_other(lua_State *L, int others) {
+  bool is_key = !lua_isnil(L, -1) && lua_rawequal(L, -1, -1);
+  lua_pushvalue(L, -1);
+  if (is_key && lua_rawget(L, others + 1) == LUA_TNIL) {
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, others, (lua_Integer)lua_rawlen(L, others) + 1);
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, others + 1);
   }
-  lua_pushvalue(L, value);
-  lua_rawseti(L, others, n + 1);
+  lua_settop(L, others + 1);
 }
 
 /* Collects all errors but the one at `first` into the table that it pushes.
@@ -195,15 +194,23 @@ static void add_other(lua_State *L, int others, int first, int value) {
 static void push_others(lua_State *L, pco__scope *scope, int first, int body) {
   lua_newtable(L);
   int others = lua_gettop(L);
-  if (body)
-    add_other(L, others, first, body);
+  lua_newtable(L); /* the set */
+  if (!lua_isnil(L, first) && lua_rawequal(L, first, first)) {
+    lua_pushvalue(L, first);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, others + 1);
+  }
+  if (body) {
+    lua_pushvalue(L, body);
+    add_other(L, others);
+  }
   for (pco__node *n; (n = pco__list_shift(&scope->failed)) != NULL;) {
     pco__task *task = PCO_CONTAINER(n, pco__task, sibling);
     pco__task_results(L, task);
-    add_other(L, others, first, lua_gettop(L));
-    lua_settop(L, others);
+    add_other(L, others);
     pco__task_free(L, task);
   }
+  lua_settop(L, others);
 }
 
 /* Errors that cannot stand in the field of another one are told to the logger
