@@ -364,9 +364,9 @@ describe("a coroutine in a task", function()
   end)
 
   it("that the stock library resumes while it waits tells both", function()
-    for _, inner in ipairs({ function() portico.sleep(0.05) end,
-      function() task.event():wait({ timeout = 0.05 }) end,
-      function() task.scope(function() portico.sleep(0.05) end) end,
+    for _, inner in ipairs({ function() portico.sleep(60) end,
+      function() task.event():wait({ timeout = 60 }) end,
+      function() task.scope(function() portico.sleep(60) end) end,
     }) do
       local thread, got, resumed
       portico.run(task.all, {
@@ -408,7 +408,7 @@ describe("a coroutine in a task", function()
       local err = raises("TimeoutError", task.timeout, 0.02, function()
         for _ in ours.wrap(function()
           ours.yield(1)
-          portico.sleep(5)
+          portico.sleep(60)
         end) do
           task.checkpoint()
         end
@@ -447,7 +447,7 @@ describe("a coroutine in a task", function()
     portico.run(function()
       local err = raises("UsageError", ours.wrap(function()
         task.scope(function(scope)
-          scope:spawn(task.sleep, 5)
+          scope:spawn(task.sleep, 60)
           ours.yield(1)
         end)
       end))
@@ -455,14 +455,14 @@ describe("a coroutine in a task", function()
       -- By a yield that cannot raise it itself.
       err = raises("UsageError", ours.wrap(function()
         task.scope(function(scope)
-          scope:spawn(task.sleep, 5)
+          scope:spawn(task.sleep, 60)
           stock.yield(1)
         end)
       end))
       assert.equal("PCO_ESCOPE", err.code)
       err = raises("UsageError", ours.wrap(function()
         task.scope(function(scope)
-          scope:spawn(task.sleep, 5)
+          scope:spawn(task.sleep, 60)
           while true do
             stock.yield(1)
           end

@@ -15,7 +15,7 @@ local raises = facades.raises
 local function inside(name, fn)
   it(name, function()
     local seconds = facades.timed(portico.run, fn)
-    assert.is_true(seconds < 10, seconds)
+    assert.is_true(seconds < 30, seconds)
   end)
 end
 
@@ -112,7 +112,7 @@ describe("a scope", function()
       local err = raises("LimitError", task.scope, function(scope)
         for i = 1, 3 do
           scope:spawn(function()
-            pcall(task.sleep, i == 1 and 0.01 or 5)
+            pcall(task.sleep, i == 1 and 0.01 or 60)
             fail("failure " .. i)
           end)
         end
@@ -350,12 +350,11 @@ describe("cancelling", function()
   end)
 
   inside("beats a deadline", function()
+    -- It has passed, and nobody has heard of it yet.
     local err = raises("CancelledError", task.scope, function(scope)
       local stop = task.now() + 0.02
-      scope:spawn(function()
-        repeat until task.now() > stop
-        scope:cancel("by hand")
-      end)
+      repeat until task.now() > stop
+      scope:cancel("by hand")
       never()
     end, { timeout = 0.01 })
     assert.equal("by hand", err.message)
@@ -420,7 +419,7 @@ describe("a deadline", function()
 
   inside("loses against a result", function()
     assert.equal("result", task.timeout(0.01, function()
-      pcall(task.sleep, 5)
+      pcall(task.sleep, 60)
       return "result"
     end))
   end)
@@ -637,7 +636,7 @@ describe("await", function()
     local ok, err = pcall(task.scope, function(scope)
       local t = scope:spawn(function() error("x", 0) end)
       assert.same({ false, "x" }, { pcall(t.await, t) })
-      task.sleep(5)
+      task.sleep(60)
     end)
     assert.same({ false, "x" }, { ok, err })
   end)
@@ -676,7 +675,7 @@ describe("first", function()
     local cancelled
     local a, b = task.first({
       function()
-        cancelled = raises("CancelledError", task.sleep, 30)
+        cancelled = raises("CancelledError", task.sleep, 60)
       end,
       function() error("never mind", 0) end,
       function()
@@ -715,14 +714,14 @@ describe("tasks", function()
       local event = task.event()
       local t = scope:spawn(function()
         task.scope(function(inner)
-          inner:spawn(task.sleep, 0.05).name = "sleeper"
+          inner:spawn(task.sleep, 60).name = "sleeper"
           event:wait()
         end, { name = "group" })
       end)
       t.name = "parent"
       task.sleep(0.01)
       local list = task.tasks()
-      event:set()
+      t:cancel()
       assert.equal(3, #list)
       assert.equal("running", list[1].state)
       assert.same({ "parent", 1, "waiting" },

@@ -84,7 +84,7 @@ local function task_wake()
     sleep(0)
     woken = uv.hrtime()
   end)
-  return (woken - started) / 1e3 / 10000
+  return (woken - started) / 1e3 / 20000
 end
 
 local function task_sleepers()
