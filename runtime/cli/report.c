@@ -26,6 +26,8 @@ static const struct {
      "the like cannot be suspended; portico.sync can be called there"},
     {"PCO_ECOROUTINE", "use a task, or require \"portico.coroutine\" in place "
                        "of the coroutine library"},
+    {"PCO_ESCOPE", "spawn while the scope is open, and end it before its "
+                   "coroutine yields to a consumer"},
     {"PCO_ESYNC", "inside a task use the async member of require \"portico\", "
                   "or create the sandbox with allow_in_tasks = true"},
     {"PCO_EFACADE", "an object belongs to the facade that made it: do not pass "

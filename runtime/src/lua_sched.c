@@ -165,12 +165,16 @@ int pco__raise_foreign(lua_State *L, const char *operation) {
                         "waited");
 }
 
+/* A deadlock is told by the cancellation of the task of run(), whatever shields
+ * this one from it. */
 static void raise_forced(lua_State *L, pco__task *task, const char *operation) {
   int code = task->forced;
-  const pco__cancel *c = pco__cancelled(task);
+  const pco__task *root = task;
   task->forced = 0;
-  if (c && c->code == code) {
-    pco__push_cancel_error(L, c, operation);
+  while (root->scope && root->scope->owner)
+    root = root->scope->owner;
+  if (root->cancel.code == code) {
+    pco__push_cancel_error(L, &root->cancel, operation);
     lua_error(L);
   }
   pco__raise(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, NULL), operation,

@@ -36,9 +36,6 @@ enum {
 
 typedef enum mode { BODY, ALL, FIRST } mode;
 
-static const char *const operations[] = {"task.scope", "task.all",
-                                         "task.first"};
-
 /* ---- life ---------------------------------------------------------------- */
 
 static void on_deadline(pco__timer *timer) {
@@ -68,13 +65,14 @@ static void start_deadline(lua_State *L, pco__scope *scope, int64_t ns) {
 }
 
 /* Pushes a new scope; it is not open yet. */
-static pco__scope *push_scope(lua_State *L, pco__lua *lua) {
+static pco__scope *push_scope(lua_State *L, const char *operation) {
   luaL_checkstack(L, LUA_MINSTACK, "out of stack");
   pco__scope *scope = lua_newuserdatauv(L, sizeof *scope, 0);
   memset(scope, 0, sizeof *scope);
   pco__list_init(&scope->children);
   pco__list_init(&scope->failed);
-  scope->lua = lua;
+  scope->lua = pco__lua_of(L);
+  scope->operation = operation;
   scope->co = L;
   scope->grace = -1;
   pco__set_class(L, PCO__SCOPE);
@@ -292,9 +290,9 @@ static int raise_held(lua_State *L) {
 
 /* All children have ended; 0: how it ended is up to the caller, who has the
  * results.  Raises everything else. */
-static void conclude(lua_State *L, pco__scope *scope, mode m) {
+static void conclude(lua_State *L, pco__scope *scope) {
   pco__task *owner = scope->owner;
-  const char *operation = operations[m];
+  const char *operation = scope->operation;
   bool cancelled =
       scope->body_failed && pco__is_cancel_error(L, AT_RESULTS, owner);
   bool body_real = scope->body_failed && !cancelled;
@@ -368,7 +366,7 @@ static int after_join(lua_State *L, int status, lua_KContext m) {
   scope->joining = false;
   if (!pco__is_resumed(L)) {
     abandon(scope);
-    return pco__raise_foreign(L, operations[m]);
+    return pco__raise_foreign(L, scope->operation);
   }
   lua_settop(L, lua_gettop(L) - 1); /* the mark */
   return join(L, (mode)m);
@@ -377,7 +375,7 @@ static int after_join(lua_State *L, int status, lua_KContext m) {
 static int join(lua_State *L, mode m) {
   pco__scope *scope = (pco__scope *)lua_touserdata(L, AT_SCOPE);
   if (!scope->owner) /* somebody has ended the task under it */
-    return pco__raise_new(L, PCO_ECOROUTINE, operations[m],
+    return pco__raise_new(L, PCO_ECOROUTINE, scope->operation,
                           "the task of this scope was ended by somebody else");
   if (!pco__list_empty(&scope->children) && pco__may_wait(L)) {
     scope->joining = true;
@@ -386,9 +384,9 @@ static int join(lua_State *L, mode m) {
   if (!pco__list_empty(&scope->children)) {
     abandon(scope); /* in foreign hands; the body's error says so */
     return scope->body_failed ? (lua_settop(L, AT_RESULTS), lua_error(L))
-                              : pco__raise_foreign(L, operations[m]);
+                              : pco__raise_foreign(L, scope->operation);
   }
-  conclude(L, scope, m);
+  conclude(L, scope);
   if (m == ALL)
     return give_all(L);
   if (m == FIRST)
@@ -454,7 +452,7 @@ static int task_scope(lua_State *L) {
   int64_t grace = pco__opt_seconds(L, AT_OPTIONS, operation, "grace", -1, true);
   bool shield = pco__opt_boolean(L, AT_OPTIONS, operation, "shield", false);
   pco__check_place(L, operation);
-  pco__scope *scope = push_scope(L, pco__lua_of(L));
+  pco__scope *scope = push_scope(L, operation);
   scope->shield = shield;
   scope->grace = grace;
   if (pco__get_option(L, AT_OPTIONS, "name")) {
@@ -475,7 +473,7 @@ static int call_in_scope(lua_State *L, const char *operation, int64_t limit,
                          bool shield) {
   int n_args = lua_gettop(L) - 2;
   pco__check_place(L, operation);
-  pco__scope *scope = push_scope(L, pco__lua_of(L));
+  pco__scope *scope = push_scope(L, operation);
   scope->shield = shield;
   lua_insert(L, AT_SCOPE);
   lua_pushcfunction(L, pco__traceback_handler);
@@ -522,11 +520,12 @@ static lua_Integer check_list(lua_State *L, const char *operation,
 }
 
 /* Runs the functions at 1, each in a task. */
-static int run_list(lua_State *L, lua_Integer n, mode m) {
+static int run_list(lua_State *L, const char *operation, lua_Integer n,
+                    mode m) {
   pco__lua *lua = pco__lua_of(L);
-  pco__check_place(L, operations[m]);
-  pco__check_cancelled(L, operations[m]);
-  pco__scope *scope = push_scope(L, lua);
+  pco__check_place(L, operation);
+  pco__check_cancelled(L, operation);
+  pco__scope *scope = push_scope(L, operation);
   scope->any = m == FIRST;
   lua_createtable(L, (int)n, 0);
   open_scope(scope);
@@ -540,7 +539,7 @@ static int run_list(lua_State *L, lua_Integer n, mode m) {
 
 /* core.task_all(functions) */
 static int task_all(lua_State *L) {
-  return run_list(L, check_list(L, "task.all", "all"), ALL);
+  return run_list(L, "task.all", check_list(L, "task.all", "all"), ALL);
 }
 
 /* core.task_first(functions) */
@@ -550,7 +549,7 @@ static int task_first(lua_State *L) {
     return pco__bad_argument(L, "task.first",
                              "first needs at least one function: nobody could "
                              "answer");
-  return run_list(L, n, FIRST);
+  return run_list(L, "task.first", n, FIRST);
 }
 
 /* core.task_now() */

@@ -10,8 +10,9 @@ typedef struct pco__scope {
   struct pco__scope *outer; /* the next one of the same task, or NULL */
   lua_State *co;            /* the coroutine that opened it */
   pco__lua *lua;
-  pco__node children; /* of pco__task.sibling: not ended */
-  pco__node failed;   /* of pco__task.sibling: whose errors are to be raised */
+  const char *operation; /* that opened it: "task.timeout" */
+  pco__node children;    /* of pco__task.sibling: not ended */
+  pco__node failed; /* of pco__task.sibling: whose errors are to be raised */
   pco__cancel cancel;
   bool shield;
   bool joining; /* its owner waits for the children */
