@@ -569,6 +569,33 @@ describe("<close> variables", function()
     assert.same({ 1, 2 }, log)
   end)
 
+  inside("may give themselves time limits", function()
+    local inner
+    local function closing()
+      return setmetatable({}, {
+        __close = function()
+          inner = raises("TimeoutError", task.timeout, 0.02, never)
+        end,
+      })
+    end
+    do
+      local _ <close> = closing()
+    end
+    assert.truthy(inner)
+    for _, leave in ipairs({ never, function()
+      error((select(2, pcall(never))), 0)
+    end }) do
+      inner = nil
+      local seconds = facades.timed(raises, "TimeoutError", task.scope,
+        function()
+          local _ <close> = closing()
+          leave()
+        end, { timeout = 0.02, grace = 60 })
+      assert.is_true(seconds < 20, seconds)
+      assert.truthy(inner)
+    end
+  end)
+
   inside("that never finish are cut when the grace is over", function()
     local cut
     local seconds = facades.timed(raises, "TimeoutError", task.scope,

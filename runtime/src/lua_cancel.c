@@ -98,35 +98,57 @@ static bool closes_after_error(lua_State *co, lua_Debug *frame, int level) {
   return is;
 }
 
-/* True if a `<close>` variable is being closed on the stack of co.  Lua says so
- * itself where a block is left without an error. */
-static bool closes(lua_State *co) {
+/* True for the frame of a function that opened a scope which is cancelled. */
+static bool is_cancelled_scope(lua_State *co, lua_Debug *frame) {
+  int top = lua_gettop(co);
+  const pco__scope *scope = NULL;
+  lua_getinfo(co, "f", frame);
+  if (pco__opens_scope(lua_tocfunction(co, -1)) &&
+      lua_getlocal(co, frame, PCO__AT_SCOPE))
+    scope = (const pco__scope *)pco__userdata_at(co, -1, PCO__SCOPE);
+  lua_settop(co, top);
+  return scope && scope->cancel.code;
+}
+
+typedef enum closing { NOT_FOUND, CLOSING, NOT_CLOSING } closing;
+
+/* Whether a `<close>` variable is being closed on the stack of co, without a
+ * cancelled scope that was opened by the closing itself.  Lua says so where a
+ * block is left without an error. */
+static closing look_for_close(lua_State *co) {
   lua_Debug ar;
-  if (!lua_checkstack(co, 6))
-    return false;
+  if (!lua_checkstack(co, 8))
+    return NOT_CLOSING;
   for (int level = 0; lua_getstack(co, level, &ar); level++) {
+    if (is_cancelled_scope(co, &ar))
+      return NOT_CLOSING;
     lua_getinfo(co, "n", &ar);
     if (ar.name && strcmp(ar.namewhat, "metamethod") == 0 &&
         strcmp(ar.name, "close") == 0)
-      return true;
+      return CLOSING;
     if (closes_after_error(co, &ar, level))
-      return true;
+      return CLOSING;
   }
-  return false;
+  return NOT_FOUND;
+}
+
+/* The same for a waiting coroutine and those inside of it, from the innermost.
+ * As deep as C calls of Lua can be, some 200. */
+static closing look_inside(lua_State *co) {
+  lua_State *inner = pco__inner(co);
+  closing found = inner ? look_inside(inner) : NOT_FOUND;
+  return found == NOT_FOUND ? look_for_close(co) : found;
 }
 
 /* Whether the task cleans up: the running one, or one that waits. */
 static bool is_closing(pco__task *task) {
-  if (task == task->lua->current) {
-    for (const pco__level *l = task->lua->level; l; l = l->outer)
-      if (closes(l->co))
-        return true;
-    return false;
-  }
-  for (lua_State *co = task->co; co; co = pco__inner(co))
-    if (closes(co))
-      return true;
-  return false;
+  closing found = NOT_FOUND;
+  if (task != task->lua->current)
+    return look_inside(task->co) == CLOSING;
+  for (const pco__level *l = task->lua->level; l && found == NOT_FOUND;
+       l = l->outer)
+    found = look_for_close(l->co);
+  return found == CLOSING;
 }
 
 /* ---- grace --------------------------------------------------------------- */

@@ -29,7 +29,7 @@
 enum {
   AT_FN = 1,
   AT_OPTIONS,
-  AT_SCOPE,
+  AT_SCOPE = PCO__AT_SCOPE,
   AT_TASKS, /* all, first: the tasks; else the traceback handler */
   AT_RESULTS
 };
@@ -104,10 +104,18 @@ static void unlink_scope(pco__scope *scope) {
     pco__end_grace(owner);
 }
 
+/* Takes what is about it out of the registry: reason and name. */
+static void forget(lua_State *L, const pco__scope *scope) {
+  pco__forget_reason(L, &scope->cancel);
+  lua_pushnil(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, scope);
+}
+
 /* Its children are cancelled and belong to nobody; failed ones are let go. */
 static void abandon(pco__scope *scope) {
   lua_State *L = scope->lua->main;
   unlink_scope(scope);
+  forget(L, scope);
   for (pco__node *n; (n = pco__list_shift(&scope->children)) != NULL;) {
     pco__task *child = PCO_CONTAINER(n, pco__task, sibling);
     child->scope = NULL;
@@ -302,9 +310,7 @@ static void conclude(lua_State *L, pco__scope *scope) {
   const pco__cancel *outer = pco__cancelled(owner);
   bool timed_out =
       own == PCO_ECALLTIMEOUT && (!outer || outer->code == PCO_ECALLTIMEOUT);
-  pco__forget_reason(L, &scope->cancel);
-  lua_pushnil(L);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, scope);
+  forget(L, scope);
   if (scope->held)
     raise_held(L);
   if (failed && !(scope->any && scope->winner))
@@ -550,6 +556,11 @@ static int task_first(lua_State *L) {
                              "first needs at least one function: nobody could "
                              "answer");
   return run_list(L, "task.first", n, FIRST);
+}
+
+bool pco__opens_scope(lua_CFunction fn) {
+  return fn == task_scope || fn == task_timeout || fn == task_shield ||
+         fn == task_all || fn == task_first;
 }
 
 /* core.task_now() */

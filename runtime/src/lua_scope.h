@@ -27,6 +27,10 @@ typedef struct pco__scope {
   pco__task *winner; /* of `any` */
 } pco__scope;
 
+/* True for the functions that open a scope, which is on their stack then. */
+bool pco__opens_scope(lua_CFunction fn);
+#define PCO__AT_SCOPE 3
+
 /* A child has ended.  The userdata's anchor is the scope's to keep or to give
  * up. */
 void pco__scope_child_ended(lua_State *L, pco__scope *scope, pco__task *task);
