@@ -818,6 +818,40 @@ describe("a deadlock", function()
   end)
 end)
 
+describe("a coroutine that somebody closes under its task", function()
+  it("is told, and nothing hangs", function()
+    for _, body in ipairs({
+      function() task.sleep(60) end,
+      never,
+      function()
+        task.scope(function(scope) scope:spawn(task.sleep, 0.02) end)
+      end,
+    }) do
+      local thread
+      local err = raises("UsageError", portico.run, task.all, {
+        function()
+          thread = coroutine.running()
+          body()
+        end,
+        function()
+          task.sleep(0.01)
+          assert(coroutine.close(thread))
+          thread = nil
+          collectgarbage()
+          collectgarbage()
+          task.sleep(0.05)
+          error(errors.new(errors.UsageError, {
+            message = "so that all ends", code = "PCO_ECOROUTINE",
+          }), 0)
+        end,
+      })
+      assert.equal("PCO_ECOROUTINE", err.code)
+      assert.equal(1, portico.run(function() task.sleep(0) return 1 end))
+      assert.same({}, task.tasks())
+    end
+  end)
+end)
+
 describe("a task that never waits", function()
   it("is reported, and lets others run at checkpoints", function()
     local told = {}

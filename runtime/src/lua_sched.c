@@ -195,9 +195,9 @@ void pco__unpark(lua_State *L, const char *operation) {
   if (task->forced)
     raise_forced(L, task, operation);
   pco__check_cancelled(L, operation);
-  if (task->timed_out)
-    pco__raise(L, pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL, NULL),
-               operation, 0);
+  int code = task->timed_out ? PCO_ECALLTIMEOUT : PCO_ECANCELED;
+  pco__raise(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, NULL), operation,
+             0);
 }
 
 bool pco__task_should_yield(pco__task *task) {
@@ -287,7 +287,9 @@ static int core_sleep(lua_State *L) {
 static int after_turn(lua_State *L, int status, lua_KContext context) {
   (void)status;
   (void)context;
-  pco__unpark(L, "task.checkpoint");
+  if (!pco__is_resumed(L))
+    return pco__raise_foreign(L, "task.checkpoint");
+  pco__check_cancelled(L, "task.checkpoint");
   return 0;
 }
 
@@ -483,14 +485,19 @@ static void cancel_roots(lua_State *L, pco__lua *lua, int code) {
   lua_pop(L, 1);
 }
 
-/* Nothing can wake any task. */
-static void break_deadlock(lua_State *L, pco__lua *lua) {
+/* Nothing can wake any task.  False: nor can this. */
+static bool break_deadlock(lua_State *L, pco__lua *lua) {
   pco__push_deadlock(L, lua);
   cancel_roots(L, lua, PCO_EDEADLOCK);
   if (is_any_ready(lua) || lua->n_outside > 0)
-    return;
-  for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next)
-    pco__force(PCO_CONTAINER(n, pco__task, all), PCO_EDEADLOCK);
+    return true;
+  for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next) {
+    pco__task *task = PCO_CONTAINER(n, pco__task, all);
+    pco__force(task, PCO_EDEADLOCK);
+    if (lua_status(task->co) != LUA_YIELD) /* somebody has closed it */
+      pco__task_ready(task);
+  }
+  return is_any_ready(lua);
 }
 
 /* True if all tasks wait for each other.  Ops that are over are looked for
@@ -500,21 +507,24 @@ static bool is_deadlock(const pco__lua *lua) {
          pco__list_empty(&lua->runtime.loop.done);
 }
 
-static void serve_loop(lua_State *L, pco__lua *lua) {
-  if (lua->n_tasks > 0 && !is_any_ready(lua)) {
-    if (is_deadlock(lua))
-      break_deadlock(L, lua);
-    else
-      wait_for_events(lua, NULL);
-  } else {
+/* Serves the loop, and waits if no task is ready.  Returns 0 or PCO_EDEADLOCK.
+ */
+static int serve_loop(lua_State *L, pco__lua *lua) {
+  int rc = 0;
+  if (is_deadlock(lua))
+    rc = break_deadlock(L, lua) ? 0 : PCO_EDEADLOCK;
+  else if (lua->n_tasks > 0 && !is_any_ready(lua))
+    wait_for_events(lua, NULL);
+  else
     uv_run(&lua->runtime.loop.uv, UV_RUN_NOWAIT);
-  }
   collect_done(lua);
+  return rc;
 }
 
 /* Runs tasks until all have ended.  Returns 0, PCO_EINTERRUPTED (Ctrl-C: tasks
- * were cancelled and have ended, or did not in time, or it came again), or
- * PCO_EFORKED in a child that a task forked: the loop is the parent's. */
+ * were cancelled and have ended, or did not in time, or it came again),
+ * PCO_EFORKED in a child that a task forked (the loop is the parent's), or
+ * PCO_EDEADLOCK if tasks are stuck for good. */
 static int drive(lua_State *L, pco__lua *lua) {
   lua_Hook hook = pco__main_hook(lua, L);
   uint64_t give_up_at = 0;
@@ -524,7 +534,9 @@ static int drive(lua_State *L, pco__lua *lua) {
     collect_done(lua);
     if (pco__runtime_forked(&lua->runtime))
       return PCO_EFORKED;
-    serve_loop(L, lua);
+    int rc = serve_loop(L, lua);
+    if (rc < 0)
+      return rc;
     /* Whenever it came: while a task computes, nothing else hears of it. */
     bool interrupted = pco__interrupted(lua, hook);
     if (give_up_at && (interrupted || uv_hrtime() > give_up_at))
@@ -562,13 +574,12 @@ static int after_nested(lua_State *L, int status, lua_KContext context) {
 }
 
 static int raise_unfinished(lua_State *L, int rc) {
-  return pco__raise(L,
-                    pco__error_new(rc, PCO_SOURCE_HOST, NULL,
-                                   rc == PCO_EFORKED
-                                       ? "this program was forked; its tasks "
-                                         "belong to the parent process"
-                                       : "interrupted; a task did not end in "
-                                         "time"),
+  const char *text = "interrupted; a task did not end in time";
+  if (rc == PCO_EFORKED)
+    text = "this program was forked; its tasks belong to the parent process";
+  if (rc == PCO_EDEADLOCK)
+    text = "tasks wait for each other, and no error can end their waits";
+  return pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, "%s", text),
                     "run", 0);
 }
 

@@ -114,7 +114,10 @@ static void forget(lua_State *L, const pco__scope *scope) {
 /* Its children are cancelled and belong to nobody; failed ones are let go. */
 static void abandon(pco__scope *scope) {
   lua_State *L = scope->lua->main;
+  pco__task *owner = scope->owner;
   unlink_scope(scope);
+  if (scope->joining && !owner->ended && owner != scope->lua->current)
+    pco__task_ready(owner); /* to find that its coroutine is gone */
   forget(L, scope);
   for (pco__node *n; (n = pco__list_shift(&scope->children)) != NULL;) {
     pco__task *child = PCO_CONTAINER(n, pco__task, sibling);
