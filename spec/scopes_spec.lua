@@ -571,7 +571,7 @@ describe("<close> variables", function()
 
   inside("may give themselves time limits", function()
     local inner
-    local function closing()
+    local function limited()
       return setmetatable({}, {
         __close = function()
           inner = raises("TimeoutError", task.timeout, 0.02, never)
@@ -579,7 +579,7 @@ describe("<close> variables", function()
       })
     end
     do
-      local _ <close> = closing()
+      local _ <close> = limited()
     end
     assert.truthy(inner)
     for _, leave in ipairs({ never, function()
@@ -588,7 +588,7 @@ describe("<close> variables", function()
       inner = nil
       local seconds = facades.timed(raises, "TimeoutError", task.scope,
         function()
-          local _ <close> = closing()
+          local _ <close> = limited()
           leave()
         end, { timeout = 0.02, grace = 60 })
       assert.is_true(seconds < 20, seconds)

@@ -290,7 +290,9 @@ void pco__check_cancelled(lua_State *L, const char *operation) {
   if (!c)
     return;
   /* Once: setting it again would begin to count again. */
-  if (++task->n_refused > MAX_REFUSED && lua_gethook(L) != on_deaf)
+  if (task->n_refused < MAX_REFUSED)
+    task->n_refused++;
+  else if (lua_gethook(L) != on_deaf)
     lua_sethook(L, on_deaf, LUA_MASKCOUNT, HOOK_STEP);
   pco__push_cancel_error(L, c, operation);
   lua_error(L);
@@ -423,6 +425,6 @@ void pco__force(pco__task *task, int code) {
   if (task->wait == PCO__NO_WAIT || task->wait == PCO__WAITS_SCOPE ||
       task->wait == PCO__WAITS_OP)
     return;
-  task->forced = code;
+  task->forced = (short)code;
   pco__task_ready(task);
 }

@@ -103,8 +103,8 @@ static void push_line(lua_State *L, pco__task *task) {
 }
 
 static double waited(const pco__task *task) {
-  uint64_t now = uv_now(&task->lua->runtime.loop.uv);
-  return now > task->since ? (double)(now - task->since) / 1e3 : 0;
+  uint32_t now = (uint32_t)uv_now(&task->lua->runtime.loop.uv);
+  return (double)(now - task->since) / 1e3;
 }
 
 void pco__push_doing(lua_State *L, pco__task *task) {

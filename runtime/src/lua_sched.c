@@ -97,7 +97,7 @@ static int give_way(lua_State *L, pco__task *task, pco__wait wait,
   pco__mark_wait(L);
   task->wait = (unsigned char)wait;
   task->waiter = L;
-  task->since = uv_now(&task->lua->runtime.loop.uv);
+  task->since = (uint32_t)uv_now(&task->lua->runtime.loop.uv);
   task->n_refused = 0;
   task->n_quick = 0;
   task->lua->suspending = true;

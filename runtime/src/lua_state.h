@@ -48,7 +48,7 @@ typedef struct pco__lua {
   unsigned n_made; /* tasks, ever */
   bool suspending; /* a wait is on its way to the scheduler */
   bool driving;    /* inside run() */
-  int nested;      /* callbacks around what runs outside of tasks */
+  short nested;    /* callbacks around what runs outside of tasks */
   int unclosed;    /* objects that hold more than memory */
   int collect_at;  /* so many of them are looked through for garbage */
 } pco__lua;

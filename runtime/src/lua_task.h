@@ -60,29 +60,30 @@ typedef struct pco__task {
   const void *target; /* the object, or the task, that it waits for */
   struct pco__grace *grace; /* cancelled, and still cleaning up; owned */
   pco__timer timer;         /* of a sleep or of the time limit of a wait */
-  uint64_t since;           /* it waits; uv_now() */
+  uint32_t since;           /* it waits; uv_now(), its low bits */
   pco__cancel cancel;       /* of this task alone */
   int n_args;               /* for the first resume; then its results */
-  int n_refused;            /* waits that were refused since it last waited */
-  int n_quick; /* waits that were over at once since it last waited */
+  unsigned short n_refused; /* waits that were refused since it last waited */
+  unsigned short
+      n_quick; /* waits that were over at once since it last waited */
   unsigned id; /* counted by the state */
   int line;    /* where it was spawned, in the function of its user value */
   unsigned char wait; /* pco__wait */
-  bool ready;         /* in lua->ready or lua->turn */
-  bool started;
-  bool ended;
-  bool failed;    /* its results are false and the error */
-  bool cut;       /* failed, because it was cancelled */
-  bool cared_for; /* somebody took its failure by pawait */
-  bool orphan;    /* nobody takes its results */
-  bool granted;   /* what it waits for is there */
-  bool timed_out; /* its wait took too long */
-  bool lenient;   /* awaits by pawait: the failure is taken care of */
-  bool has_value; /* in the registry */
-  bool outside;   /* something outside of Lua will end the wait */
-  bool slow_told; /* that it ran for long was reported */
-  int forced;     /* its wait raises this code, whatever shields it */
-  int nested;     /* callbacks around what it runs */
+  bool ready : 1;     /* in lua->ready or lua->turn */
+  bool started : 1;
+  bool ended : 1;
+  bool failed : 1;    /* its results are false and the error */
+  bool cut : 1;       /* failed, because it was cancelled */
+  bool cared_for : 1; /* somebody took its failure by pawait */
+  bool orphan : 1;    /* nobody takes its results */
+  bool granted : 1;   /* what it waits for is there */
+  bool timed_out : 1; /* its wait took too long */
+  bool lenient : 1;   /* awaits by pawait: the failure is taken care of */
+  bool has_value : 1; /* in the registry */
+  bool outside : 1;   /* something outside of Lua will end the wait */
+  bool slow_told : 1; /* that it ran for long was reported */
+  short forced;       /* its wait raises this code, whatever shields it */
+  short nested;       /* callbacks around what it runs */
 } pco__task;
 
 /* User values of a task.  What few tasks have is elsewhere: a name in a weak

@@ -52,8 +52,8 @@ typedef struct box {
   bool submitted;
   bool fresh; /* a read in a task that has not given way yet */
   bool input_wanted;
-  int call;   /* which callback runs */
-  int nested; /* callbacks of other calls that this call is in */
+  int call;     /* which callback runs */
+  short nested; /* callbacks of other calls that this call is in */
   /* sync: Ctrl-C came while it waited; how it would be raised is kept here */
   lua_Hook hook; /* of the main thread before the op began: another is news */
   lua_Hook interrupt;
@@ -125,7 +125,7 @@ pco__op *pco__new_op(lua_State *L, const pco__op_class *cls, size_t size,
 }
 
 /* How many callbacks are around the code that runs now. */
-static int *nesting(pco__lua *lua) {
+static short *nesting(pco__lua *lua) {
   return lua->current ? &lua->current->nested : &lua->nested;
 }
 
@@ -325,7 +325,7 @@ static void call_back(lua_State *L, int at, int call, int n_args,
                       int n_results) {
   box *b = (box *)lua_touserdata(L, at);
   b->call = call;
-  *nesting(pco__lua_of(L)) = b->nested + 1;
+  *nesting(pco__lua_of(L)) = (short)(b->nested + 1);
   lua_KFunction k = b->op->loop->is_portal ? NULL : step;
   int status = lua_pcallk(L, n_args, n_results, 0, at, k);
   after_call(L, at, status);
