@@ -823,6 +823,8 @@ describe("a coroutine that somebody closes under its task", function()
     for _, body in ipairs({
       function() task.sleep(60) end,
       never,
+      function() task.channel():receive() end,
+      function() task.channel():send(1) end,
       function()
         task.scope(function(scope) scope:spawn(task.sleep, 0.02) end)
       end,

@@ -264,7 +264,15 @@ static int channel_tostring(lua_State *L) {
   return 1;
 }
 
+static int channel_gc(lua_State *L) {
+  channel *c = (channel *)lua_touserdata(L, 1);
+  pco__strand(&c->senders);
+  pco__strand(&c->receivers);
+  return 0;
+}
+
 void pco__init_channel_classes(lua_State *L) {
+  pco__set_finalizer(L, PCO__CHANNEL, channel_gc);
   pco__init_event_classes(L);
 }
 

@@ -23,6 +23,11 @@ static pco__task *first_of(const pco__node *queue) {
   return PCO_CONTAINER(queue->next, pco__task, node);
 }
 
+void pco__strand(pco__node *queue) {
+  while (!pco__list_empty(queue))
+    pco__task_ready(first_of(queue)); /* which takes it out */
+}
+
 /* ---- events -------------------------------------------------------------- */
 
 typedef struct event {
@@ -194,6 +199,16 @@ static int permit_close(lua_State *L) {
   return 1;
 }
 
+static int event_gc(lua_State *L) {
+  pco__strand(&((event *)lua_touserdata(L, 1))->waiting);
+  return 0;
+}
+
+static int semaphore_gc(lua_State *L) {
+  pco__strand(&((semaphore *)lua_touserdata(L, 1))->waiting);
+  return 0;
+}
+
 /* A permit that was dropped is given back. */
 static int permit_gc(lua_State *L) {
   release(L, (permit *)lua_touserdata(L, 1));
@@ -212,11 +227,17 @@ static int semaphore_tostring(lua_State *L) {
   return 1;
 }
 
-void pco__init_event_classes(lua_State *L) {
-  pco__push_metatable(L, PCO__PERMIT, false);
-  lua_pushcfunction(L, permit_gc);
+void pco__set_finalizer(lua_State *L, int kind, lua_CFunction gc) {
+  pco__push_metatable(L, kind, false);
+  lua_pushcfunction(L, gc);
   lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
+}
+
+void pco__init_event_classes(lua_State *L) {
+  pco__set_finalizer(L, PCO__EVENT, event_gc);
+  pco__set_finalizer(L, PCO__SEMAPHORE, semaphore_gc);
+  pco__set_finalizer(L, PCO__PERMIT, permit_gc);
 }
 
 const pco__core_function pco__event_functions[] = {
