@@ -189,8 +189,8 @@ local function warm_up()
 end
 
 -- Call at the top of a spec file: returns the body of its last test,
--- `it("leaves nothing behind", check)`. memory_mib: how much may stay, for tests
--- that had so much at once that malloc keeps pieces of it.
+-- `it("leaves nothing behind", check)`. memory_mib: how much may stay, where so
+-- much was in use at once that malloc keeps pieces of it.
 function leaks.frame(memory_mib)
   warm_up()
   local before, memory_before = leaks.snapshot(), memory()
