@@ -478,13 +478,14 @@ void pco__process_write(pco__process *p, const char *data, size_t len,
                           .writer = writer};
   if (p->error)
     pco__process_input_done(p, pco__process_error(p));
-  else if (!p->stdin_open)
+  else if (!p->had_stdin)
     pco__process_input_done(
-        p, pco__error_new(UV_EPIPE, PCO_SOURCE_HOST, NULL,
-                          p->had_stdin
-                              ? "the process's stdin is closed"
-                              : "the process's stdin is no pipe: spawn it with "
-                                "stdin = \"pipe\""));
+        p, pco__error_new(PCO_EINVAL, PCO_SOURCE_HOST, NULL,
+                          "the process's stdin is no pipe: spawn it with "
+                          "stdin = \"pipe\""));
+  else if (!p->stdin_open)
+    pco__process_input_done(p, pco__error_new(UV_EPIPE, PCO_SOURCE_HOST, NULL,
+                                              "the process's stdin is closed"));
   else
     p->driver->write(p);
 }
