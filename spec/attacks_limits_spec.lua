@@ -22,7 +22,6 @@ local absent = backends.absence(backends.bwrap)
 local skips = 0
 
 local nothing_left = leaks.frame()
-local before = leaks.snapshot()
 local other, weak_backend
 
 -- What enforces a limit here: "native" is a cgroup.
@@ -42,11 +41,7 @@ setup(function()
 end)
 
 teardown(function()
-  for _, object in ipairs({ other, weak_backend }) do
-    object:close()
-  end
   print("# tests of attacks that were skipped: " .. skips)
-  assert.same({}, leaks.since(before))
 end)
 
 -- ---- declaring --------------------------------------------------------------
@@ -416,4 +411,9 @@ describe("attack: files", function()
   end)
 end)
 
-it("attacks leave nothing behind", nothing_left)
+it("attacks leave nothing behind", function()
+  for _, object in ipairs({ other, weak_backend }) do
+    object:close()
+  end
+  nothing_left()
+end)

@@ -143,12 +143,12 @@ static bool is_in_proc(int fd) {
   return fstatfs(fd, &fs) != 0 || fs.f_type == PROC_SUPER_MAGIC;
 }
 
-/* Whether a directory is the agent's own in a procfs; the name says it first,
- * which costs nothing. */
-static bool is_own_proc(int dir, const char *name) {
+/* Whether a directory is the agent's own in a procfs, or that of the worker who
+ * asks; the name says it first, which costs nothing. */
+static bool is_own_proc(const pco_paths *p, int dir, const char *name) {
   char *end;
   long pid = strtol(name, &end, 10);
-  return pid == getpid() && !*end && is_in_proc(dir);
+  return (pid == p->agent || pid == getpid()) && !*end && is_in_proc(dir);
 }
 
 /* Walks the text of the link that w->at->fd is, in place of its name. */
@@ -175,7 +175,7 @@ static int look(pco_place *at, int flags) {
 /* Goes one component down: a directory, or a link to be walked. */
 static int step_down(walk *w) {
   pco_place *at = w->at;
-  if (is_own_proc(pco_place_dir(at), at->name))
+  if (is_own_proc(at->paths, pco_place_dir(at), at->name))
     return -EACCES;
   int fd = look(at, O_DIRECTORY);
   if (fd == -ENOENT && (w->flags & PCO_WALK_PARENTS)) {
@@ -336,6 +336,7 @@ int pco_paths_init(pco_paths *p, const char *root, const char *alias) {
   memset(p, 0, sizeof *p);
   p->root = root;
   p->alias = alias;
+  p->agent = getpid();
   if (*root != '/' || (alias && *alias != '/'))
     return -EINVAL;
   int fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);

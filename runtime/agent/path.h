@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #define PCO_PATH_DEPTH 256
 /* Bytes of a path with its NUL: more than the kernel takes at once, since it
@@ -27,6 +28,7 @@ typedef struct pco_paths {
   const char *alias;   /* another spelling, or NULL */
   char real[PATH_MAX]; /* as the kernel spells it */
   bool whole;          /* the root is "/" */
+  pid_t agent;         /* who made this; a worker has it from there */
   int base[PCO_PATH_DEPTH];
   int n_base; /* base[0] is the root, the last one the working directory */
 } pco_paths;
