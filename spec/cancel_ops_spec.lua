@@ -144,8 +144,6 @@ describe("cancelling", function()
       end)
     end)
   end
-
-  it("leaves nothing behind", nothing_left)
 end)
 
 describe("a deadline", function()
@@ -156,3 +154,5 @@ describe("a deadline", function()
     assert.equal("part\n", err.result.stdout)
   end)
 end)
+
+it("cancelling leaves nothing behind", nothing_left)

@@ -1,9 +1,11 @@
 -- What tasks pass to each other: channels, events, semaphores.
 
 local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
 local portico = require("portico")
 local task = require("portico.task")
 
+local nothing_left = leaks.frame()
 local raises = facades.raises
 
 local function inside(name, fn)
@@ -268,3 +270,5 @@ describe("a semaphore", function()
     raises("InvalidArgumentError", task.semaphore)
   end)
 end)
+
+it("channels leave nothing behind", nothing_left)

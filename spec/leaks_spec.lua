@@ -22,7 +22,7 @@ end
 
 -- What is wrong with the frame of a spec file, or nil.
 local function problem(text)
-  local name = text:match("\nlocal ([%w_]+) = leaks%.frame%(%)")
+  local name = text:match("\nlocal ([%w_]+) = leaks%.frame%(%d*%)")
   local last = last_test(text)
   if not name then
     return "leaks.frame() is not kept"

@@ -20,7 +20,7 @@ local BUSY = "cat /proc/uptime; timeout 1 sh -c 'while :; do :; done'; "
 
 local mounts = attacks.mounts
 local absent = backends.absence(backends.bwrap)
-local nothing_left = leaks.frame()
+local nothing_left = leaks.frame(128) -- commands that fill it
 
 -- ---- declaring --------------------------------------------------------------
 

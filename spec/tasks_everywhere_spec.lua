@@ -3,6 +3,9 @@
 -- collector that never rests, which finds what is anchored by luck alone.
 
 local env = require("spec.support.env")
+local leaks = require("spec.support.leaks")
+
+local nothing_left = leaks.frame()
 
 local busted = env.sh("command -v busted"):match("%S+")
 
@@ -37,3 +40,5 @@ describe("the specs of tasks pass", function()
     end)
   end
 end)
+
+it("the specs of tasks leave nothing behind", nothing_left)
