@@ -703,7 +703,8 @@ static void test_drip(void) {
   ask(&r[1], READ, 30);
   uint8_t header[16] = {255, 255, 1, 0, PCO_WIRE_REPLY};
   uint64_t slowest = 0;
-  for (int i = 0; i < 40; i++) {
+  /* A PING comes after the patience, and has as long to be answered. */
+  for (int i = 0; i < 200 && !(r[0].op->completed && r[1].op->completed); i++) {
     for (int j = 0; j < 2; j++)
       if (!r[j].op->completed)
         box_raw(r[j].b, header + (i < 16 ? i : 5), 1);

@@ -150,7 +150,8 @@ static void test_open(void) {
   local_open(&h);
   pco_op op = {.expect = PROBE};
   REQUIRE(api->probe(h.backend, &op) == 0);
-  check(op.caps == (PCO_CAP_LIST | PCO_CAP_SIGNALS) && op.n == 18, "probe");
+  check(op.caps == (PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY) && op.n == 18,
+        "probe");
   mini_close(&h);
 }
 
