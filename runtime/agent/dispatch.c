@@ -75,100 +75,82 @@ static bool in_order(pco_agent *a, const pco_request *r) {
   return true;
 }
 
+static void on_ping(pco_agent *a, const pco_request *r) {
+  pco_answer_empty(a, r->op);
+}
+
+static void on_shutdown(pco_agent *a, const pco_request *r) {
+  pco_answer_empty(a, r->op);
+  a->ending = true;
+}
+
+static void on_kill_all(pco_agent *a, const pco_request *r) {
+  pco_commands_kill_all(a, r->op);
+}
+
+static void on_cancel(pco_agent *a, const pco_request *r) {
+  pco_jobs_cancel(a, r->op);
+}
+
+static void on_data(pco_agent *a, const pco_request *r) {
+  if (!pco_jobs_data(a, r))
+    pco_agent_protocol_error(a);
+}
+
+typedef void handler(pco_agent *a, const pco_request *r);
+
+/* Who handles what is in the request alone, or NULL. */
+static handler *handler_of(uint16_t type) {
+  static const struct {
+    uint16_t type;
+    handler *fn;
+  } handlers[] = {
+      {PCO_WIRE_HELLO, on_hello},
+      {PCO_WIRE_PING, on_ping},
+      {PCO_WIRE_INFO, on_info},
+      {PCO_WIRE_SHUTDOWN, on_shutdown},
+      {PCO_WIRE_KILL_ALL, on_kill_all},
+      {PCO_WIRE_CANCEL, on_cancel},
+      {PCO_WIRE_LISTENS, on_listens},
+      {PCO_WIRE_RESIZE, pco_relay_resize},
+      {PCO_WIRE_CLOSE_OUTPUT, pco_relay_close_output},
+      {PCO_WIRE_CREDIT, pco_relay_credit},
+      {PCO_WIRE_INPUT, pco_relay_input},
+      {PCO_WIRE_CLOSE_INPUT, pco_relay_close_input},
+      {PCO_WIRE_STAT, pco_fs_stat},
+      {PCO_WIRE_LIST, pco_fs_list},
+      {PCO_WIRE_READ, pco_fs_read},
+      {PCO_WIRE_WRITE, pco_fs_write},
+      {PCO_WIRE_DATA, on_data},
+      {PCO_WIRE_MKDIR, pco_fs_mkdir},
+      {PCO_WIRE_REMOVE, pco_fs_remove},
+      {PCO_WIRE_RENAME, pco_fs_rename},
+      {PCO_WIRE_CHMOD, pco_fs_chmod},
+      {PCO_WIRE_CHOWN, pco_fs_chown},
+      {PCO_WIRE_SYMLINK, pco_fs_symlink},
+      {PCO_WIRE_MKTEMP, pco_fs_mktemp},
+      {PCO_WIRE_USAGE, pco_fs_usage},
+      {PCO_WIRE_COPY, pco_fs_copy},
+  };
+  for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++)
+    if (handlers[i].type == type)
+      return handlers[i].fn;
+  return NULL;
+}
+
+/* The frame is passed on, or has descriptors, for a few. */
 void pco_dispatch_here(pco_agent *a, pco_frame *f, const pco_request *r) {
-  switch (r->type) {
-  case PCO_WIRE_HELLO:
-    on_hello(a, r);
-    break;
-  case PCO_WIRE_PING:
-    pco_answer_empty(a, r->op);
-    break;
-  case PCO_WIRE_INFO:
-    on_info(a, r);
-    break;
-  case PCO_WIRE_SHUTDOWN:
-    pco_answer_empty(a, r->op);
-    a->ending = true;
-    break;
-  case PCO_WIRE_KILL_ALL:
-    pco_commands_kill_all(a, r->op);
-    break;
-  case PCO_WIRE_CANCEL:
-    pco_jobs_cancel(a, r->op);
-    break;
-  case PCO_WIRE_SPAWN:
+  handler *fn = handler_of(r->type);
+  if (fn)
+    fn(a, r);
+  else if (r->type == PCO_WIRE_SPAWN)
     pco_commands_spawn(a, f, r);
-    break;
-  case PCO_WIRE_SIGNAL:
+  else if (r->type == PCO_WIRE_SIGNAL)
     pco_commands_signal(a, f, r);
-    break;
-  case PCO_WIRE_KILL:
+  else if (r->type == PCO_WIRE_KILL)
     pco_commands_kill(a, f, r);
-    break;
-  case PCO_WIRE_LISTENS:
-    on_listens(a, r);
-    break;
-  case PCO_WIRE_RESIZE:
-    pco_relay_resize(a, r);
-    break;
-  case PCO_WIRE_CLOSE_OUTPUT:
-    pco_relay_close_output(a, r);
-    break;
-  case PCO_WIRE_ADOPT:
+  else /* ADOPT: pco_request_parse() lets no other type through */
     pco_relay_adopt(a, f, r);
-    break;
-  case PCO_WIRE_CREDIT:
-    pco_relay_credit(a, r);
-    break;
-  case PCO_WIRE_INPUT:
-    pco_relay_input(a, r);
-    break;
-  case PCO_WIRE_CLOSE_INPUT:
-    pco_relay_close_input(a, r);
-    break;
-  case PCO_WIRE_STAT:
-    pco_fs_stat(a, r);
-    break;
-  case PCO_WIRE_LIST:
-    pco_fs_list(a, r);
-    break;
-  case PCO_WIRE_READ:
-    pco_fs_read(a, r);
-    break;
-  case PCO_WIRE_WRITE:
-    pco_fs_write(a, r);
-    break;
-  case PCO_WIRE_MKDIR:
-    pco_fs_mkdir(a, r);
-    break;
-  case PCO_WIRE_REMOVE:
-    pco_fs_remove(a, r);
-    break;
-  case PCO_WIRE_RENAME:
-    pco_fs_rename(a, r);
-    break;
-  case PCO_WIRE_CHMOD:
-    pco_fs_chmod(a, r);
-    break;
-  case PCO_WIRE_CHOWN:
-    pco_fs_chown(a, r);
-    break;
-  case PCO_WIRE_SYMLINK:
-    pco_fs_symlink(a, r);
-    break;
-  case PCO_WIRE_MKTEMP:
-    pco_fs_mktemp(a, r);
-    break;
-  case PCO_WIRE_USAGE:
-    pco_fs_usage(a, r);
-    break;
-  case PCO_WIRE_COPY:
-    pco_fs_copy(a, r);
-    break;
-  default: /* PCO_WIRE_DATA: pco_request_parse() lets no other type through */
-    if (!pco_jobs_data(a, r))
-      pco_agent_protocol_error(a);
-  }
 }
 
 static bool is_file_request(uint16_t type) {

@@ -273,14 +273,18 @@ void pco_workers_request(pco_agent *a, const pco_frame *f,
     grow(a);
 }
 
+static void pass_frame(pco_agent *a, pco_worker *w, const pco_frame *f) {
+  if (pco_channel_relay(&w->chan, f) != 0)
+    lose(a, w);
+  else
+    flush(a, w);
+}
+
 bool pco_workers_data(pco_agent *a, const pco_frame *f) {
   pco_waiting *before;
   pco_worker *w = find(a, f->header.op);
   if (w) {
-    if (pco_channel_relay(&w->chan, f) != 0)
-      lose(a, w);
-    else
-      flush(a, w);
+    pass_frame(a, w, f);
     return true;
   }
   pco_waiting *q = find_waiting(&a->workers, f->header.op, &before);
@@ -299,10 +303,7 @@ bool pco_workers_cancel(pco_agent *a, const pco_frame *f) {
   if (w) {
     w->cancelled = true;
     w->kill_at = pco_now() + PCO_WORKER_GRACE;
-    if (pco_channel_relay(&w->chan, f) != 0)
-      lose(a, w);
-    else
-      flush(a, w);
+    pass_frame(a, w, f);
     return true;
   }
   pco_waiting *q = find_waiting(&a->workers, f->header.op, &before);

@@ -94,42 +94,46 @@ static int read_entry(pco__fs_op *o, const pco_wire_field *nest) {
   return pco__fs_add_entry(o, &e, name_len, link_len);
 }
 
-static int read_entries(pco__fs_op *o, const pco_wire_header *h,
-                        const uint8_t *payload) {
+/* Gives each field of that tag to fn, until it returns an error. */
+static int each_field(pco__fs_op *o, const pco_wire_header *h,
+                      const uint8_t *payload, uint16_t tag,
+                      int (*fn)(pco__fs_op *o, const pco_wire_field *f)) {
   pco_wire_iter it;
   pco_wire_field f;
   int rc = 0;
   pco_wire_iter_init(&it, payload, h->size);
   while (rc == 0 && pco_wire_next(&it, &f) == 1)
-    if (f.tag == PCO_TAG_ENTRY)
-      rc = read_entry(o, &f);
+    if (f.tag == tag)
+      rc = fn(o, &f);
+  return rc;
+}
+
+static int read_entries(pco__fs_op *o, const pco_wire_header *h,
+                        const uint8_t *payload) {
+  int rc = each_field(o, h, payload, PCO_TAG_ENTRY, read_entry);
   if (rc == 0 && o->kind == PCO__FS_STAT && o->n_entries != 1)
     rc = -EPROTO;
   return rc;
 }
 
+static int add_data(pco__fs_op *o, const pco_wire_field *f) {
+  return pco__fs_add_bytes(o, f->data, f->len);
+}
+
 static int read_data(pco__fs_op *o, const pco_wire_header *h,
                      const uint8_t *payload) {
-  pco_wire_iter it;
-  pco_wire_field f;
-  int rc = 0;
-  pco_wire_iter_init(&it, payload, h->size);
-  while (rc == 0 && pco_wire_next(&it, &f) == 1)
-    if (f.tag == PCO_TAG_DATA)
-      rc = pco__fs_add_bytes(o, f.data, f.len);
+  int rc = each_field(o, h, payload, PCO_TAG_DATA, add_data);
   return rc == 0 && o->n_bytes > o->length ? -EPROTO : rc;
+}
+
+static int add_path(pco__fs_op *o, const pco_wire_field *f) {
+  return o->n_bytes ? -EPROTO : add_data(o, f);
 }
 
 /* The path that mktemp made. */
 static int read_path(pco__fs_op *o, const pco_wire_header *h,
                      const uint8_t *payload) {
-  pco_wire_iter it;
-  pco_wire_field f;
-  int rc = 0;
-  pco_wire_iter_init(&it, payload, h->size);
-  while (rc == 0 && pco_wire_next(&it, &f) == 1)
-    if (f.tag == PCO_TAG_PATH)
-      rc = o->n_bytes ? -EPROTO : pco__fs_add_bytes(o, f.data, f.len);
+  int rc = each_field(o, h, payload, PCO_TAG_PATH, add_path);
   return rc == 0 && o->n_bytes == 0 ? -EPROTO : rc;
 }
 

@@ -12,6 +12,7 @@
 #include "lua_error.h"
 #include "lua_lines.h"
 #include "lua_state.h"
+#include "lua_table.h"
 #include "lua_task.h"
 #include "lua_walk.h"
 #include "process_ops.h"
@@ -233,11 +234,7 @@ void pco__add_child(lua_State *L, int parent) {
   parent = lua_absindex(L, parent);
   if (lua_rawgetp(L, parent, &children_key) != LUA_TTABLE) {
     lua_pop(L, 1);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
+    pco__push_weak_keyed(L);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, parent, &children_key);
   }

@@ -34,3 +34,11 @@ void pco__set_argv(lua_State *L, char *const *argv) {
   }
   lua_setfield(L, -2, "argv");
 }
+
+void pco__push_weak_keyed(lua_State *L) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "k");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Fields of the Lua table on top of the stack. */
+/* Lua tables: fields of the one on top of the stack, and new ones. */
 #ifndef PCO_LUA_TABLE_H
 #define PCO_LUA_TABLE_H
 
@@ -12,6 +12,8 @@ void pco__set_boolean(lua_State *L, const char *key, bool value);
 void pco__set_string(lua_State *L, const char *key, const char *value);
 /* Seconds since 1970; absent if unknown (0). */
 void pco__set_time(lua_State *L, const char *key, double seconds);
+/* Pushes a new table that does not keep its keys. */
+void pco__push_weak_keyed(lua_State *L);
 /* A NULL-terminated command as the sequence `argv`. */
 void pco__set_argv(lua_State *L, char *const *argv);
 

@@ -13,6 +13,7 @@
 #include "lua_args.h"
 #include "lua_cancel.h"
 #include "lua_error.h"
+#include "lua_table.h"
 
 /* ---- life ---------------------------------------------------------------- */
 
@@ -168,11 +169,7 @@ static void push_names(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &names_key) == LUA_TTABLE)
     return;
   lua_pop(L, 1);
-  lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "k");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
+  pco__push_weak_keyed(L);
   lua_pushvalue(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &names_key);
 }

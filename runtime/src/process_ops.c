@@ -307,11 +307,18 @@ const pco__op_class pco__poll_class = {.name = "process.poll",
 
 /* ---- signals and the end ------------------------------------------------- */
 
+/* Why nothing can be asked of the running command: it is lost, or has ended
+ * (ESRCH); or NULL. */
+static pco__error *not_running(const pco__process *p) {
+  pco__error *err = pco__process_error(p);
+  if (!err && p->has_exit)
+    err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL, NULL);
+  return err;
+}
+
 static void signal_start(pco__op *op) {
   pco__process_op *o = op_of(op);
-  pco__error *err = pco__process_error(o->process);
-  if (!err && o->process->has_exit)
-    err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL, NULL);
+  pco__error *err = not_running(o->process);
   if (err)
     pco__op_complete(op, err);
   else
@@ -329,14 +336,14 @@ static bool signal_hold(pco__op *op, pco__error **err) {
 }
 
 /* The agent may be silent; its answer then finds the op completed. */
-static void signal_cancel(pco__op *op) {
+static void cancel_at_once(pco__op *op) {
   pco__op_complete(op,
                    pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
 }
 
 const pco__op_class pco__signal_class = {.name = "process.signal",
                                          .start = signal_start,
-                                         .cancel = signal_cancel,
+                                         .cancel = cancel_at_once,
                                          .hold = signal_hold,
                                          .push = pco__push_signalled,
                                          .destroy = destroy};
@@ -353,17 +360,10 @@ static void kill_start(pco__op *op) {
   pco__process_update(p);
 }
 
-static void kill_cancel(pco__op *op) {
-  pco__op_complete(op,
-                   pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
-}
-
 /* After the end it is an answer, too, that there is nothing to resize. */
 static void resize_start(pco__op *op) {
   pco__process_op *o = op_of(op);
-  pco__error *err = pco__process_error(o->process);
-  if (!err && o->process->has_exit)
-    err = pco__error_new(UV_ESRCH, PCO_SOURCE_HOST, NULL, NULL);
+  pco__error *err = not_running(o->process);
   if (err)
     pco__op_complete(op, err);
   else
@@ -372,7 +372,7 @@ static void resize_start(pco__op *op) {
 
 const pco__op_class pco__resize_class = {.name = "process.resize",
                                          .start = resize_start,
-                                         .cancel = signal_cancel,
+                                         .cancel = cancel_at_once,
                                          .hold = signal_hold,
                                          .push = pco__push_signalled,
                                          .destroy = destroy};
@@ -397,13 +397,13 @@ void pco__op_killed(pco__op *op, pco__process *p) {
 
 const pco__op_class pco__kill_class = {.name = "process.kill",
                                        .start = kill_start,
-                                       .cancel = kill_cancel,
+                                       .cancel = cancel_at_once,
                                        .push = pco__push_wait,
                                        .destroy = destroy};
 
 const pco__op_class pco__process_close_class = {.name = "process.close",
                                                 .shielded = true,
                                                 .start = kill_start,
-                                                .cancel = kill_cancel,
+                                                .cancel = cancel_at_once,
                                                 .push = pco__push_closed,
                                                 .destroy = destroy};
