@@ -108,6 +108,28 @@ describe("attack: a fork bomb", function()
     end)
   end
 
+  -- Up to 1024 processes that want the processors: the agent hardly gets any.
+  once("of whom nobody limited ends with its time limit", function()
+    local sandbox <close> = sync.sandbox(options())
+    local err = facades.raises("TimeoutError", sandbox.exec, sandbox,
+      { "/attacks/bomb", "growing" }, { timeout = 1, grace = 0.1 })
+    assert.same({}, err.result.survivors)
+    sandbox:exec({ "true" }):check()
+  end)
+
+  -- Everything is stopped for a moment while a bomb is killed.
+  both("ends, and another command goes on", function(P)
+    local sandbox <close> = P.sandbox(options({ limits = { pids = 200 } }))
+    local neighbour <close> = sandbox:spawn(
+      "while read -r line; do echo $line; done", { stdin = "pipe" })
+    facades.raises("TimeoutError", sandbox.exec, sandbox,
+      { "/attacks/bomb", "growing" }, { timeout = 0.5, grace = 0 })
+    neighbour:write("here\n")
+    assert.equal("here\n", neighbour:read({ timeout = 20 }).data)
+    neighbour:close_stdin()
+    assert.equal(0, neighbour:wait({ timeout = 20 }).code)
+  end)
+
   once("outlives who kills its children one by one", function()
     local sandbox <close> = sync.sandbox(options({ limits = { pids = 500 } }))
     local result, text = attack(sandbox, { "bomb", "naive" })
@@ -163,13 +185,13 @@ describe("attack: processes", function()
     goes_through("cgroup", limits, { "bomb", "count", "100" })
   end)
 
-  -- Without a limit there are 4096; the agent has some of its own.
+  -- Without a limit there are 1024; the agent has some of its own.
   both("are bounded if nobody asked for it", function(P)
     local sandbox <close> = P.sandbox(options())
-    local held <close> = sandbox:spawn({ "/attacks/bomb", "hold", "5000" },
+    local held <close> = sandbox:spawn({ "/attacks/bomb", "hold", "1500" },
       { stdin = "pipe" })
     local amount = tonumber(held:read({ timeout = 60 }).data)
-    assert(amount <= 4096 and amount >= 4000, amount .. " processes")
+    assert(amount <= 1024 and amount >= 1000, amount .. " processes")
     -- There may be room for one more, which then is the bomb itself.
     local ok, got = pcall(sandbox.exec, sandbox,
       { "/attacks/bomb", "count", "10" })
@@ -183,7 +205,7 @@ describe("attack: processes", function()
   end)
 
   once("are not, without that bound", function()
-    goes_through("processes", nil, { "bomb", "count", "5000" })
+    goes_through("processes", nil, { "bomb", "count", "1500" })
   end)
 
   for _, way in ipairs(ways) do
@@ -191,9 +213,9 @@ describe("attack: processes", function()
       function()
         local backend <close> = sync.open("bwrap", way.settings)
         local sandbox <close> = backend:create({
-          mounts = mounts, limits = { pids = 5200 },
+          mounts = mounts, limits = { pids = 1600 },
         })
-        local result, text = attack(sandbox, { "bomb", "count", "5000" })
+        local result, text = attack(sandbox, { "bomb", "count", "1500" })
         assert.equal(THROUGH, result.code, text)
       end)
   end

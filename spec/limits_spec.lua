@@ -471,7 +471,7 @@ describe("a directory that was handed over", function()
     os.remove(script)
     local left = env.sh("rmdir " .. table.concat(made, " ") .. " 2>&1")
     assert.equal("memory\tnative\ta cgroup\npids\tnative\ta cgroup; "
-      .. "4096 processes if nothing is asked for\n"
+      .. "1024 processes if nothing is asked for\n"
       .. "cpus\tnative\ta cgroup\noom\tmemory\noom\tmemory\n1000\npids\n",
       output)
     assert.equal("", left)

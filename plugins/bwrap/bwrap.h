@@ -55,8 +55,13 @@ _Static_assert(BWRAP_IMAGE_FD == 7, "it is a part of that name");
 /* Without a `disk` limit a sandbox may write this much, in bytes. */
 #define BWRAP_DISK (UINT64_C(1) << 30)
 
-/* Without a `pids` limit a sandbox may have this many processes. */
-#define BWRAP_PIDS 4096u
+/* Without a `pids` limit commands may have this many processes: of more that
+ * all want the processors (a bomb), each in a session of its own, the agent
+ * would hardly be scheduled any more; on two processors a turn of 1024 takes
+ * two seconds. */
+#define BWRAP_PIDS 1024u
+/* The agent and its supervisors may have so many of their own. */
+#define BWRAP_AGENT_PIDS 4096u
 
 /* Without the setting `image_max` an image may have this many bytes. */
 #define BWRAP_IMAGE_MAX (UINT64_C(8) << 30)

@@ -45,7 +45,7 @@ int bwrap_limits_name(char *out, size_t size, const pco_backend *b,
 /* More than the commands have, so that there is room for the supervisors. */
 uint64_t bwrap_limits_processes(const bwrap_plan *p) {
   uint64_t commands = p->limits.pids ? p->limits.pids : BWRAP_PIDS;
-  return commands < UINT32_MAX ? commands + BWRAP_PIDS : UINT32_MAX;
+  return commands < UINT32_MAX ? commands + BWRAP_AGENT_PIDS : UINT32_MAX;
 }
 
 void bwrap_limits_keeper(bwrap_words *w, const pco_backend *b,

@@ -80,11 +80,12 @@ static void on_supervisor(void *arg, uint32_t events);
 
 /* Forks.  The parent gets the child's pid and pidfd in s. */
 static int fork_supervisor(pco_agent *a, pco_sup *s, int theirs) {
+  bool own_system = getpid() == 1;
   s->pid = fork();
   if (s->pid == 0) {
     pco_launch_others(2 + a->commands.n_busy + a->commands.n_idle +
                       a->workers.n);
-    pco_supervisor_main(theirs, a->null);
+    pco_supervisor_main(theirs, a->null, own_system);
   }
   if (s->pid < 0)
     return -errno;
@@ -309,11 +310,17 @@ static void on_lost_reaped(void *arg, pid_t pid, int status) {
 static void bury_lost(pco_agent *a) {
   pco_commands *c = &a->commands;
   pid_t pids[PCO_MAX_SURVIVORS];
-  pco_tree_options o = {.skip = is_live, .reaped = on_lost_reaped, .arg = a};
+  pco_tree_options o = {.skip = is_live,
+                        .reaped = on_lost_reaped,
+                        .arg = a,
+                        .own_system = getpid() == 1};
   int64_t now = pco_now();
   size_t n = pco_tree_kill(&o, now + KILL_SLICE, pids);
   if (n > 0 && now < c->lost_until)
     return;
+  /* Who killed it may have done so while it had everything stopped. */
+  if (o.own_system)
+    kill(-1, SIGCONT);
   for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
     for (size_t j = 0; c->kill_all[i].op && j < n; j++)
       add_survivor(&c->kill_all[i], (uint64_t)pids[j]);
@@ -759,7 +766,7 @@ int pco_commands_init(pco_agent *a) {
 
 void pco_commands_end(pco_agent *a) {
   pid_t survivors[PCO_MAX_SURVIVORS];
-  pco_tree_options o = {0};
+  pco_tree_options o = {.own_system = getpid() == 1};
   for (const pco_sup *s = a->commands.live; s; s = s->next)
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
   pco_tree_kill(&o, pco_now() + PCO_KILL_TIME, survivors);

@@ -17,4 +17,9 @@ int pco_harden_fds(int fd, int keeper);
 /* A session of its own, no core file, no ptrace, a name, orphans come here. */
 void pco_harden_process(void);
 
+/* Asks for short turns on the processor, which come soon after a wake, also
+ * when thousands of processes want it; they are not given on to children. Does
+ * nothing where the kernel knows no such thing (before Linux 6.12). */
+void pco_harden_turns(void);
+
 #endif /* PCO_HARDEN_H */

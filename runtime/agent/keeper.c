@@ -362,6 +362,7 @@ int pco_keeper_main(void) {
   fcntl(PCO_KEEPER_CONTROL_FD, F_SETFD, FD_CLOEXEC);
   fcntl(PCO_KEEPER_WORDS_FD, F_SETFD, FD_CLOEXEC);
   pco_harden_signals();
+  pco_harden_turns();
   prctl(PR_SET_NAME, "portico-keeper");
   prctl(PR_SET_DUMPABLE, 0);
   int rc = start(&k, last);

@@ -16,6 +16,7 @@
 #include "channel.h"
 #include "clock.h"
 #include "exec.h"
+#include "harden.h"
 #include "launch.h"
 #include "placement.h"
 #include "procfs.h"
@@ -405,12 +406,13 @@ static void close_others(int fd, int null) {
   syscall(SYS_close_range, from, ~0u, 0u);
 }
 
-static void init(supervisor *s, int fd, int null) {
+static void init(supervisor *s, int fd, int null, bool own_system) {
   sigset_t chld;
   sigemptyset(&chld);
   sigaddset(&chld, SIGCHLD);
   s->null = null;
   s->tree.reaped = on_reaped;
+  s->tree.own_system = own_system;
   s->tree.arg = s;
   s->empty = true;
   s->timeout_at = PCO_NEVER;
@@ -421,15 +423,16 @@ static void init(supervisor *s, int fd, int null) {
   pco_channel_init(&s->chan, fd);
 }
 
-_Noreturn void pco_supervisor_main(int fd, int null) {
+_Noreturn void pco_supervisor_main(int fd, int null, bool own_system) {
   static supervisor s;
   close_others(fd, null);
   prctl(PR_SET_NAME, "portico-sup");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  pco_harden_turns();
   /* If someone stopped this process, the death of the agent wakes it, so that
    * it sees the end of the stream. */
   prctl(PR_SET_PDEATHSIG, SIGCONT);
-  init(&s, fd, null);
+  init(&s, fd, null, own_system);
   if (s.sigchld < 0 || pco_exec_init() != 0)
     _exit(1);
   bool blocked = false;

@@ -20,6 +20,8 @@
 #ifndef PCO_SUPERVISOR_H
 #define PCO_SUPERVISOR_H
 
+#include <stdbool.h>
+
 #define PCO_SUP_IDLE     0x7001
 #define PCO_SUP_LEAF     0x7002
 #define PCO_SUP_COUNTERS 0x7003
@@ -31,7 +33,8 @@
 #define PCO_KILL_TIME (5 * PCO_S)
 
 /* Runs as a supervisor: `fd` is its end of the socketpair, `null` a descriptor
- * of /dev/null.  Never returns.  Everything else that is open is closed. */
-_Noreturn void pco_supervisor_main(int fd, int null);
+ * of /dev/null; own_system as in pco_tree_options.  Never returns.  Everything
+ * else that is open is closed. */
+_Noreturn void pco_supervisor_main(int fd, int null, bool own_system);
 
 #endif /* PCO_SUPERVISOR_H */

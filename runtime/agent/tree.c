@@ -9,6 +9,12 @@
  * A process that slips through (its parent died while the lists were read) is
  * met in the next round, since it can only have moved up to the caller.
  *
+ * A large bomb also takes the processors: with a thousand processes that run,
+ * each in a session of its own, the caller gets 3 ms every second, and the bomb
+ * grows faster than the lists are read.  In a PID namespace of its own one call
+ * stops everybody at once, what has nothing to do with the tree included; the
+ * tree is looked up and killed while nothing moves, and the rest goes on.
+ *
  * Invariant: a process is signalled only under the pid and start time under
  * which it was seen below the caller.
  */
@@ -27,6 +33,10 @@
 
 #define MAX_PROCS (1u << 20)
 
+/* Trees of more processes, or that still grow in the second pass, are looked
+ * at with everything stopped.  So many are read in one turn (0.6 ms). */
+#define FEW_PROCS 16
+
 /* The processes seen so far, in the order of the walk, and an index by pid
  * (open addressing, at most half full; 0 is free, else place + 1). */
 typedef struct set {
@@ -36,6 +46,8 @@ typedef struct set {
   size_t mask;
   const pco_tree_options *o;
   int signo;     /* what each new process gets; 0: nothing */
+  bool killing;  /* everything may be stopped for it, */
+  bool frozen;   /* and is */
   size_t fresh;  /* new, living ones in this pass */
   pid_t walking; /* whose children are being listed */
   int error;
@@ -98,6 +110,21 @@ static int put(set *s, const pco_proc *p) {
   return 0;
 }
 
+/* Stops all that the caller sees but itself and PID 1, in one call: who is
+ * amid a fork gets it, and so does the child (kill(2); the kernel holds the
+ * list of processes meanwhile). */
+static void freeze(set *s) {
+  if (s->killing && s->o->own_system && !s->frozen)
+    s->frozen = kill(-1, SIGSTOP) == 0;
+}
+
+/* Lets those go on that are no part of the tree; that one is dead now. */
+static void thaw(set *s) {
+  if (s->frozen)
+    kill(-1, SIGCONT);
+  s->frozen = false;
+}
+
 /* Sees one child of the process that is walked.  Between the listing and the
  * look at it, the child may have moved to another parent of this tree, or have
  * ended and its number have gone to a stranger: then its parent is not the one
@@ -117,6 +144,8 @@ static void see(void *arg, pid_t pid) {
   s->fresh++;
   if (s->signo)
     pco_procfs_signal(&p, s->signo);
+  if (s->n > FEW_PROCS)
+    freeze(s);
 }
 
 /* Lists the children of a process, if it still is the one that was seen: the
@@ -204,12 +233,18 @@ static void wait_for_death(int64_t most) {
 
 /* Stops all, kills all; leaves the set of the last look in s. */
 static void stop_and_kill(set *s, int64_t deadline) {
-  do
+  pass(s, deadline);
+  for (bool again = false; s->fresh > 0 && !s->error; again = true) {
+    if (pco_now() >= deadline)
+      break;
+    if (again)
+      freeze(s);
     pass(s, deadline);
-  while (s->fresh > 0 && !s->error && pco_now() < deadline);
+  }
   for (size_t i = 0; i < s->n; i++)
     if (!is_dead(&s->v[i]))
       pco_procfs_signal(&s->v[i], SIGKILL);
+  thaw(s);
 }
 
 /* Counts what lives; pids up to the limit. */
@@ -249,7 +284,7 @@ size_t pco_tree_kill(const pco_tree_options *o, int64_t deadline,
   bool boosted = setpriority(PRIO_PROCESS, 0, -20) == 0;
   bool dead = false;
   do {
-    set s = {.o = o, .signo = SIGSTOP};
+    set s = {.o = o, .signo = SIGSTOP, .killing = true};
     stop_and_kill(&s, deadline);
     deinit(&s);
     dead = reap_all(o);

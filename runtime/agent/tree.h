@@ -24,6 +24,11 @@ typedef struct pco_tree_options {
   void (*reaped)(void *arg, pid_t pid, int status);
   bool stopped; /* pco_tree_reap tells of children that were stopped, too */
   void *arg;
+  /* All that the caller can signal is the sandbox: PID 1 of its namespace is
+   * the agent.  Then pco_tree_kill stops everything for some milliseconds, if
+   * the tree is large or grows; what is not of the tree goes on afterwards, and
+   * so does what somebody had stopped before. */
+  bool own_system;
   bool whole_system; /* scan all of /proc even if there are lists of children */
 } pco_tree_options;
 
