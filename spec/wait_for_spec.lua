@@ -73,6 +73,62 @@ describe("wait_for output", function()
       assert.equal("END\n", err)
     end)
 
+  on_each(it, "sees over the borders of pieces, far into the output",
+    function(_, sb)
+      local pieces = [[
+        printf '%40000sx' ''; sleep 0.02; printf 'word'; sleep 0.02
+        printf 's: on'; sleep 0.02; printf 'e'; sleep 0.02; exec sleep 30
+      ]]
+      for _, pattern in ipairs({ "s: one", "xwords: one", "xword%a: one",
+        "x%f[^x]words: one$", "^ +xwords: one" }) do
+        local p <close> = sb:spawn(pieces)
+        assert.equal("one", p:wait_for({ output = pattern }):sub(-3))
+      end
+      -- A word begins at the x, not where it is looked for again.
+      local p <close> = sb:spawn("printf '%20000s' '' | tr ' ' x; "
+        .. "sleep 0.02; printf ' END'; sleep 0.02")
+      assert.equal(20000, #p:wait_for({ output = "%f[x]x+%f[ ]" }))
+    end)
+
+  -- Matching all again at each piece would be quadratic. string.match tells how
+  -- much it was given.
+  local function given(fn)
+    local match, calls, bytes = string.match, 0, 0
+    local back <close> = setmetatable({}, { __close = function()
+      string.match = match
+    end })
+    string.match = function(s, ...)
+      calls, bytes = calls + 1, bytes + #s
+      return match(s, ...)
+    end
+    fn()
+    return calls, bytes, back
+  end
+
+  local TRICKLE = "i=0; while [ $i -lt 250 ]; do printf '%3999d\n' $i; "
+    .. "i=$((i + 1)); done; echo END; "
+
+  on_each(it, "looks at what is new, not at all of it again", function(_, sb)
+    local p <close> = sb:spawn(TRICKLE .. "exec sleep 60")
+    local calls, bytes = given(function()
+      assert.equal("END", p:wait_for({ output = "E[N]D" }))
+    end)
+    -- A pipe holds 64 KiB: a megabyte comes in many pieces, however late we
+    -- are. The last call is the one for the captures, of all there is.
+    assert.is_true(calls >= 10, calls)
+    assert.is_true(bytes <= 2 * 1000004 + calls * (16 * 1024 + 1), bytes)
+    calls, bytes = given(function()
+      assert.equal("END", p:wait_for({ output = "END" }))
+    end)
+    assert.same({ 1, 1000004 }, { calls, bytes })
+  end)
+
+  on_each(it, "finds a match longer than what it looks back at the end",
+    function(_, sb)
+      local p <close> = sb:spawn(TRICKLE)
+      assert.equal(1000003, #p:wait_for({ output = "^.*\nEND" }))
+    end)
+
   on_each(it, "takes any bytes, as patterns do", function(_, sb)
     local p <close> = sb:spawn("printf 'a\\0b\\377c\\n'; exec sleep 30")
     assert.equal("a\0b\xffc", p:wait_for({ output = "a\0b.c" }))

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Process:wait_for on the caller's thread; see wait_for.h. */
+/*
+ * Process:wait_for on the caller's thread; see wait_for.h.
+ *
+ * Output may come byte by byte, so a look must not cost what all that came
+ * before weighs.  A plain text is sought from where it could begin at the
+ * earliest; a pattern WINDOW bytes before what is new, which is how long a
+ * match may be that comes in pieces.  A longer one is found by the last look,
+ * which is at everything: when the output has ended, or no more of it is kept.
+ */
 #include <lualib.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +17,9 @@
 #include "lua_process.h"
 #include "lua_wait.h"
 #include "wait_for.h"
+
+#define WINDOW     (16u * 1024)
+#define FIRST_ROOM 4096u
 
 /* ---- the condition ------------------------------------------------------- */
 
@@ -20,6 +31,13 @@ static int one_condition(lua_State *L) {
                                              : pco__describe(L, 2));
 }
 
+static bool is_plain(const char *pattern, size_t len) {
+  for (size_t i = 0; i < len; i++)
+    if (pattern[i] && strchr("^$*+?.()[%-", pattern[i]))
+      return false;
+  return true;
+}
+
 static void parse_output(lua_State *L, pco__wait_for_op *o) {
   static const char *const streams[] = {"stdout", "stderr", "pty", NULL};
   const char *name = "process.wait_for";
@@ -27,6 +45,7 @@ static void parse_output(lua_State *L, pco__wait_for_op *o) {
   o->pattern = pco__arg_bytes(L, lua_gettop(L), name, "output (a Lua pattern)",
                               &o->base.op.arena, &o->pattern_len);
   lua_pop(L, 1);
+  o->plain = is_plain(o->pattern, o->pattern_len);
   int only = pco__opt_choice(L, 2, name, "stream", streams, -1);
   for (int i = 0; i < PCO__N_STREAMS; i++)
     o->looks_at[i] = only < 0 || only == i;
@@ -99,32 +118,50 @@ static void push_match(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Calls string.match on a stream's text; the status of the call. */
+/* Calls string.match on a stream's text from `start` on; the status of the
+ * call. The byte before goes with it, for %f. */
 static int call_match(lua_State *L, const pco__wait_for_op *o, int stream,
-                      int n_results) {
+                      size_t start, int n_results) {
+  const pco__looked_text *t = &o->text[stream];
+  size_t before = start > 0 ? 1 : 0;
   push_match(L);
-  lua_pushlstring(L, o->text[stream] ? o->text[stream] : "", o->len[stream]);
+  lua_pushlstring(L, t->bytes ? t->bytes + start - before : "",
+                  t->len - start + before);
   lua_pushlstring(L, o->pattern, o->pattern_len);
-  return lua_pcall(L, 2, n_results, 0);
+  lua_pushinteger(L, (lua_Integer)before + 1);
+  return lua_pcall(L, 3, n_results, 0);
 }
 
 static size_t kept(const pco__wait_for_op *o) {
   size_t n = 0;
   for (int i = 0; i < PCO__N_STREAMS; i++)
-    n += o->len[i];
+    n += o->text[i].len;
   return n;
+}
+
+static int reserve(pco__looked_text *t, size_t more) {
+  if (t->room - t->len >= more)
+    return 0;
+  size_t room = t->room ? t->room * 2 : FIRST_ROOM;
+  if (room < t->len + more)
+    room = t->len + more;
+  char *bytes = realloc(t->bytes, room);
+  if (!bytes)
+    return UV_ENOMEM;
+  t->bytes = bytes;
+  t->room = room;
+  return 0;
 }
 
 static int keep(pco__wait_for_op *o, const pco__chunk *c) {
   size_t n = c->len - c->start;
-  size_t *len = &o->len[c->stream];
-  char *text = realloc(o->text[c->stream], *len + n + 1);
-  if (!text)
-    return UV_ENOMEM;
-  memcpy(text + *len, c->data + c->start, n);
-  o->text[c->stream] = text;
-  *len += n;
-  return 0;
+  pco__looked_text *t = &o->text[c->stream];
+  int rc = reserve(t, n);
+  if (rc == 0 && n) {
+    memcpy(t->bytes + t->len, c->data + c->start, n);
+    t->len += n;
+  }
+  return rc;
 }
 
 static int failed(pco__wait_for_op *o, pco__error *err) {
@@ -142,18 +179,67 @@ static int too_much(pco__wait_for_op *o) {
   return failed(o, err);
 }
 
-static int match(lua_State *L, pco__wait_for_op *o) {
+/* Where a match may begin that was not there at the last look. */
+static size_t resume_at(const pco__wait_for_op *o, const pco__looked_text *t) {
+  size_t back = o->plain ? o->pattern_len - 1 : WINDOW;
+  return o->pattern_len && t->seen > back ? t->seen - back : 0;
+}
+
+static bool has_plain(const pco__wait_for_op *o, const pco__looked_text *t) {
+  size_t start = resume_at(o, t);
+  return o->pattern_len == 0 ||
+         (t->len > start && memmem(t->bytes + start, t->len - start, o->pattern,
+                                   o->pattern_len) != NULL);
+}
+
+static int has_pattern(lua_State *L, pco__wait_for_op *o, int stream,
+                       size_t start) {
+  int top = lua_gettop(L);
+  int verdict = PCO__LOOK_ON;
+  if (call_match(L, o, stream, start, 1) != LUA_OK)
+    verdict =
+        failed(o, pco__error_new(PCO_EINVAL, PCO_SOURCE_HOST, NULL,
+                                 "the pattern \"%s\" is no good: %s",
+                                 o->pattern, luaL_tolstring(L, -1, NULL)));
+  else if (!lua_isnil(L, -1))
+    verdict = PCO__LOOK_FOUND;
+  lua_settop(L, top);
+  return verdict;
+}
+
+/* Looks at what is new in a stream. */
+static int match(lua_State *L, pco__wait_for_op *o, int stream) {
+  const pco__looked_text *t = &o->text[stream];
+  size_t start = resume_at(o, t);
+  if (o->plain)
+    return has_plain(o, t) ? PCO__LOOK_FOUND : PCO__LOOK_ON;
+  if (o->pattern[0] == '^' && start > 0) /* nothing begins there */
+    return PCO__LOOK_ON;
+  return has_pattern(L, o, stream, start);
+}
+
+/* Looks at everything, for a match that is longer than a window. */
+static int match_whole(lua_State *L, pco__wait_for_op *o, int stream) {
+  return o->plain || o->text[stream].len <= WINDOW
+             ? PCO__LOOK_ON
+             : has_pattern(L, o, stream, 0);
+}
+
+static int match_each(lua_State *L, pco__wait_for_op *o, bool first,
+                      bool last) {
   for (int i = 0; i < PCO__N_STREAMS; i++) {
+    pco__looked_text *t = &o->text[i];
     if (!o->looks_at[i])
       continue;
-    int status = call_match(L, o, i, 1);
-    if (status != LUA_OK)
-      return failed(o, pco__error_new(PCO_EINVAL, PCO_SOURCE_HOST, NULL,
-                                      "the pattern \"%s\" is no good: %s",
-                                      o->pattern, luaL_tolstring(L, -1, NULL)));
+    int verdict = PCO__LOOK_ON;
+    if (first || t->len > t->seen)
+      verdict = match(L, o, i);
+    if (verdict == PCO__LOOK_ON && last && !first)
+      verdict = match_whole(L, o, i);
+    t->seen = t->len;
     o->found_in = i;
-    if (!lua_isnil(L, -1))
-      return PCO__LOOK_FOUND;
+    if (verdict != PCO__LOOK_ON)
+      return verdict;
   }
   return PCO__LOOK_ON;
 }
@@ -169,7 +255,7 @@ static int look(lua_State *L, pco__wait_for_op *o) {
   bool full = o->full;
   pthread_mutex_unlock(&o->base.op.loop->lock);
   int rc = 0;
-  bool fresh = news.count || (begun && !o->looked);
+  bool first = !o->looked;
   o->looked = begun;
   for (pco__chunk *c; (c = pco__chunks_shift(&news)) != NULL; free(c))
     if (rc == 0)
@@ -178,14 +264,13 @@ static int look(lua_State *L, pco__wait_for_op *o) {
     return failed(o, pco__error_no_memory());
   if (!begun)
     return PCO__LOOK_ON;
-  int verdict = fresh ? match(L, o) : PCO__LOOK_ON;
-  if (verdict != PCO__LOOK_ON)
-    return verdict;
-  if (ended)
+  full = full || kept(o) >= PCO__QUEUE_BYTES;
+  int verdict = match_each(L, o, first, ended || full);
+  if (verdict == PCO__LOOK_ON && ended)
     return PCO__LOOK_IN_VAIN;
-  if (full || kept(o) >= PCO__QUEUE_BYTES)
+  if (verdict == PCO__LOOK_ON && full)
     return too_much(o);
-  return PCO__LOOK_ON;
+  return verdict;
 }
 
 /* What was found counts more than that the op was ended for it, or by its time;
@@ -227,7 +312,7 @@ int pco__push_wait_for(lua_State *L, pco__op *op) {
     return 1;
   }
   int top = lua_gettop(L);
-  if (call_match(L, o, o->found_in, LUA_MULTRET) != LUA_OK)
+  if (call_match(L, o, o->found_in, 0, LUA_MULTRET) != LUA_OK)
     return lua_error(L);
   return lua_gettop(L) - top;
 }

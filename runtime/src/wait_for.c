@@ -26,7 +26,7 @@ static void destroy(pco__op *op) {
   pco__chunks_free(&o->base.chunks);
   pco__chunks_free(&o->arrived);
   for (int i = 0; i < PCO__N_STREAMS; i++)
-    free(o->text[i]);
+    free(o->text[i].bytes);
   pco__error_free(o->complaint);
 }
 

@@ -7,9 +7,10 @@
  * what comes, keeps others from draining that meanwhile, and lets at most as
  * much come as a reader does.  Lua's patterns need the caller's thread, so the
  * loop hands over the copies and notifies, the caller looks (the op's event),
- * and says by a cancel that it has seen enough.  Ports are asked of the agent
- * again and again.  Whatever the condition, the end of the process ends the
- * wait.
+ * and says by a cancel that it has seen enough.  What comes in many pieces is
+ * not matched from its beginning at each: see lua_wait_for.c.  Ports are asked
+ * of the agent again and again.  Whatever the condition, the end of the process
+ * ends the wait.
  */
 #ifndef PCO_WAIT_FOR_H
 #define PCO_WAIT_FOR_H
@@ -24,11 +25,20 @@ enum {
   PCO__LOOK_FAILED   /* see complaint */
 };
 
+/* What one stream has given the caller to look at. */
+typedef struct pco__looked_text {
+  char *bytes; /* owned */
+  size_t len;
+  size_t room;
+  size_t seen; /* bytes that were there at the last look */
+} pco__looked_text;
+
 typedef struct pco__wait_for_op {
   pco__process_op base;
   /* output */
   const char *pattern; /* in the arena; or NULL */
   size_t pattern_len;
+  bool plain;                    /* no character of it is magic */
   bool looks_at[PCO__N_STREAMS]; /* which streams */
   /* output, under loop->lock */
   pco__chunks arrived;
@@ -37,8 +47,7 @@ typedef struct pco__wait_for_op {
   bool full;  /* nothing more will arrive before somebody reads */
   int verdict;
   /* output, the caller's */
-  char *text[PCO__N_STREAMS]; /* owned */
-  size_t len[PCO__N_STREAMS];
+  pco__looked_text text[PCO__N_STREAMS];
   bool looked;
   int found_in;
   pco__error *complaint; /* owned */
