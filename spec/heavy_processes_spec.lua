@@ -67,11 +67,13 @@ describe("no descriptors left:", function()
           end
         until err
         print(errors.class_of(err).name, err.code, err.retryable,
-          err.message:find("too many open files", 1, true) and true)
-        local ok, again = pcall(sb.exec, sb, { "cat" }, { input = "" })
-        print(ok, again.code)
-        ok, again = pcall(P.sandbox, { backend = sb.backend.name })
-        print(ok, again.code)
+          err.limit, err.message:match("too many open files.*"))
+        local function fails(...)
+          local ok, again = pcall(...)
+          print(ok, again.code, errors.class_of(again).name, again.limit)
+        end
+        fails(sb.exec, sb, { "cat" }, { input = "" })
+        fails(P.sandbox, { backend = sb.backend.name })
         -- Those that run are none the worse.
         for i, p in ipairs(held) do
           p:write(i .. "\n")
@@ -88,8 +90,71 @@ describe("no descriptors left:", function()
         local other <close> = P.sandbox({ backend = sb.backend.name })
         print(other:output({ "echo", "well" }), #sb:processes())
       ]], "ulimit -n 100; ")
-      assert.equal("SpawnError\tEMFILE\ttrue\ttrue\nfalse\tEMFILE\n"
-        .. "false\tEMFILE\nwell\t0\n", output)
+      assert.equal("LimitError\tEMFILE\ttrue\topen_files\t"
+        .. "too many open files (this program may have 100: close what is not "
+        .. "needed, or raise that, ulimit -n)\n"
+        .. ("false\tEMFILE\tLimitError\topen_files\n"):rep(2)
+        .. "well\t0\n", output)
+    end)
+
+  -- Terminals are the agent's: the host has no descriptor of them.
+  everywhere(it, "in the agent: neither it nor a command is harmed",
+    function(P, backend)
+      local output = heavy.script(P, backend, [[
+        local held, err = {}, nil
+        repeat
+          local ok, p = pcall(sb.spawn, sb, "read x; echo $x; exit 7",
+            { pty = { echo = false } })
+          if ok then
+            held[#held + 1] = p
+          else
+            err = p
+          end
+        until err
+        print(#held > 5, errors.class_of(err).name, err.code, err.source,
+          err.retryable, err.limit, err.message:find("may have 64: ", 1, true)
+          and true)
+        -- It has no room for what is sent along, however little is missing.
+        local refused = 0
+        for _ = 1, 2 do
+          local more = {}
+          repeat
+            local ok, p = pcall(sb.spawn, sb, { "cat" }, { stdin = "pipe" })
+            more[#more + 1] = ok and p or nil
+          until not ok
+          for _, options in ipairs({ {}, { stdout = "null", stderr = "null" },
+            { stdout = "null" }, { stdin = "pipe" } }) do
+            local ok, p = pcall(sb.spawn, sb, { "true" }, options)
+            if ok then
+              assert(p:wait().ok)
+              p:close()
+            else
+              assert(p.code == "EMFILE" and p.source == "agent", p)
+              refused = refused + 1
+            end
+          end
+          for _, p in ipairs(more) do
+            p:write("x")
+            p:close_stdin()
+            assert(p:wait().stdout == "x")
+            p:close()
+          end
+          held[#held]:kill()
+          table.remove(held):close()
+          assert(sb:exec({ "true" }).ok)
+          held[#held + 1] = sb:spawn("read x; echo $x; exit 7",
+            { pty = { echo = false } })
+        end
+        for i, p in ipairs(held) do
+          p:write(i .. "\n")
+          local r = p:wait()
+          assert(r.code == 7 and r.stdout == i .. "\r\n", r.stdout)
+          p:close()
+        end
+        print(refused > 0, sb:output({ "echo", "well" }), #sb:processes())
+      ]], "ulimit -n 64; ")
+      assert.equal("true\tLimitError\tEMFILE\tagent\ttrue\topen_files\t"
+        .. "true\ntrue\twell\t0\n", output)
     end)
 end)
 

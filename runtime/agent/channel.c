@@ -5,7 +5,9 @@
  * How descriptors find their frame: a receive on a stream socket stops after
  * the packet that carried descriptors, so those that arrive belong to the
  * newest bytes.  A frame takes its own as soon as its header is complete; what
- * no frame can claim is a protocol error.
+ * no frame can claim is a protocol error.  Those for which this process has no
+ * room the kernel drops; the frame then has -1 in their place, and is for its
+ * reader to refuse.
  */
 #include "channel.h"
 
@@ -27,7 +29,8 @@ void pco_channel_init(pco_channel *c, int fd) {
 
 static void close_all(const int *fds, unsigned n) {
   for (unsigned i = 0; i < n; i++)
-    close(fds[i]);
+    if (fds[i] >= 0)
+      close(fds[i]);
 }
 
 void pco_channel_deinit(pco_channel *c) {
@@ -78,7 +81,8 @@ static int grow(uint8_t **data, size_t *cap, size_t need) {
 /* Takes the descriptors out of the control data; every one that arrived is
  * owned by the channel afterwards, or closed. */
 static int take_fds(pco_channel *c, struct msghdr *m) {
-  bool bad = (m->msg_flags & MSG_CTRUNC) != 0;
+  bool bad = c->cut && (m->msg_flags & MSG_CTRUNC);
+  c->cut = c->cut || (m->msg_flags & MSG_CTRUNC);
   for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
     if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
       continue;
@@ -121,6 +125,23 @@ int pco_channel_receive(pco_channel *c) {
   return take_fds(c, &m);
 }
 
+/* Stands in for those that the kernel dropped: they would be the last. */
+static int fill_cut(pco_channel *c, unsigned n) {
+  if (!c->cut)
+    return -EPROTO;
+  while (c->n_in_fds < n)
+    c->in_fds[c->n_in_fds++] = -1;
+  c->cut = false;
+  return 0;
+}
+
+bool pco_frame_cut(const pco_frame *f) {
+  for (unsigned i = 0; i < f->header.n_fds; i++)
+    if (f->fds[i] < 0)
+      return true;
+  return false;
+}
+
 /* Gives the frame its descriptors. */
 static void claim_fds(pco_channel *c, pco_frame *f) {
   unsigned n = f->header.n_fds;
@@ -132,12 +153,12 @@ static void claim_fds(pco_channel *c, pco_frame *f) {
 int pco_channel_next(pco_channel *c, pco_frame *f) {
   size_t have = c->in_len - c->in_at;
   if (have < PCO_WIRE_HEADER)
-    return have == 0 && c->n_in_fds > 0 ? -EPROTO : 0;
+    return have == 0 && (c->n_in_fds > 0 || c->cut) ? -EPROTO : 0;
   const uint8_t *p = c->in + c->in_at;
   int rc = pco_wire_header_read(p, &f->header);
   if (rc != 0)
     return rc;
-  if (f->header.n_fds > c->n_in_fds)
+  if (f->header.n_fds > c->n_in_fds && fill_cut(c, f->header.n_fds) != 0)
     return -EPROTO;
   size_t size = PCO_WIRE_HEADER + f->header.size;
   if (have < size)

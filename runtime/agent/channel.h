@@ -25,7 +25,8 @@
 typedef struct pco_frame {
   pco_wire_header header;
   const uint8_t *payload;    /* borrowed until the next receive */
-  int fds[PCO_WIRE_MAX_FDS]; /* header.n_fds of them, owned by the caller */
+  int fds[PCO_WIRE_MAX_FDS]; /* header.n_fds of them, owned by the caller; -1:
+                              * it came, but this process could have no more */
 } pco_frame;
 
 /* Descriptors that leave with the byte at offset `at` of the queue. */
@@ -41,6 +42,7 @@ typedef struct pco_channel {
   size_t in_at, in_len, in_cap;
   int in_fds[PCO_CHANNEL_MAX_FDS];
   unsigned n_in_fds;
+  bool cut; /* some of the last ones could not be had */
   uint8_t *out;
   size_t out_at, out_len, out_cap;
   pco_fd_mark marks[PCO_CHANNEL_MAX_MARKS]; /* in order */
@@ -76,5 +78,7 @@ static inline size_t pco_channel_queued(const pco_channel *c) {
 }
 
 void pco_frame_close_fds(pco_frame *f);
+/* True if this process had no room for all its descriptors. */
+bool pco_frame_cut(const pco_frame *f);
 
 #endif /* PCO_CHANNEL_H */

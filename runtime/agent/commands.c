@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -127,7 +128,8 @@ static int create(pco_agent *a, pco_sup **out) {
 
 void pco_commands_flush(pco_agent *a, pco_sup *s) {
   int rc = pco_channel_flush(&s->chan);
-  if (rc == -EAGAIN)
+  s->crowded = rc == -EAGAIN;
+  if (s->crowded)
     a->commands.retry_flush = true;
   /* A broken stream is also told by epoll, and handled there. */
   pco_source_want(a->epoll, &s->source, rc == 1 ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -203,9 +205,24 @@ static void end_complete_kill_alls(pco_agent *a) {
       end_kill_all(a, &c->kill_all[i]);
 }
 
+/* Only this process knows its own limit. */
+static const char *without_descriptors(char *buf, size_t size) {
+  struct rlimit most = {0};
+  getrlimit(RLIMIT_NOFILE, &most);
+  snprintf(buf, size,
+           "the sandbox's agent has too many open files (it may have %llu: end "
+           "commands, or raise ulimit -n for the program before it makes the "
+           "sandbox)",
+           (unsigned long long)most.rlim_cur);
+  return buf;
+}
+
 void pco_commands_refuse(pco_agent *a, uint64_t op, int error, int limit,
                          const char *message) {
-  bool limited = limit || (message && error != EAGAIN);
+  bool limited = limit || (message && error != EAGAIN && error != ETOOMANYREFS);
+  char text[192];
+  if (error == EMFILE)
+    message = without_descriptors(text, sizeof text);
   pco_relay_drop(a, op);
   pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, op);
   pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)error);
@@ -219,6 +236,9 @@ void pco_commands_refuse(pco_agent *a, uint64_t op, int error, int limit,
 }
 
 static const char *why_not_started(const pco_sup *s) {
+  if (s->crowded)
+    return "too many descriptors are on their way between processes of its "
+           "user";
   if (s->held)
     return "the sandbox's keeper has made no cgroup for it yet";
   if (s->silent)
@@ -232,7 +252,8 @@ static void answer_start(pco_agent *a, const pco_sup *s, bool no_memory) {
     pco_commands_refuse(a, s->op, ENOMEM, PCO_LIMIT_MEMORY,
                         "limits.memory leaves no room to start the program");
   else
-    pco_commands_refuse(a, s->op, EAGAIN, PCO_LIMIT_NONE, why_not_started(s));
+    pco_commands_refuse(a, s->op, s->crowded ? ETOOMANYREFS : EAGAIN,
+                        PCO_LIMIT_NONE, why_not_started(s));
 }
 
 /* A time limit is told by an EXIT, and that comes after a STARTED.  Whether the
@@ -545,6 +566,10 @@ static bool open_relay(pco_agent *a, pco_frame *f, const pco_request *r) {
   int rc = pco_relay_open(a, f, r);
   if (rc == 0)
     return true;
+  if (rc == -EMFILE) {
+    pco_commands_refuse(a, r->op, EMFILE, PCO_LIMIT_NONE, NULL);
+    return false;
+  }
   pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, r->op);
   pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)-rc);
   pco_wire_number(&a->buf, PCO_TAG_STAGE, PCO_STAGE_FORK);

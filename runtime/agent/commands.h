@@ -53,6 +53,7 @@ typedef struct pco_sup {
   bool final;      /* EXIT or ERROR came */
   int64_t ends_at; /* by the time limit of its command, or PCO_NEVER */
   bool silent;     /* it had to be killed because it did not answer */
+  bool crowded;    /* too many descriptors are in flight to send it any */
   bool overdue;    /* ... and the time limit of its command was over */
   /* Without EXIT or IDLE (of its command), or an answer (to what is pending),
    * by then it is taken for dead. */

@@ -178,6 +178,9 @@ void pco_dispatch(pco_agent *a, pco_frame *f) {
     pco_frame_close_fds(f);
     return;
   }
-  if (!pass_on(a, f, &r))
+  if (pco_frame_cut(f)) {
+    pco_commands_refuse(a, r.op, EMFILE, PCO_LIMIT_NONE, NULL);
+    pco_frame_close_fds(f);
+  } else if (!pass_on(a, f, &r))
     pco_dispatch_here(a, f, &r);
 }

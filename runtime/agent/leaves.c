@@ -175,6 +175,12 @@ static ssize_t receive(int fd, pco_cgroup_answer *answer,
     *n_fds = (unsigned)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     memcpy(fds, CMSG_DATA(h), *n_fds * sizeof(int));
   }
+  if (n >= 0 && (m.msg_flags & MSG_CTRUNC)) { /* no room for them here */
+    while (*n_fds > 0)
+      close(fds[--*n_fds]);
+    answer->n_procs = answer->limits = answer->counters = 0;
+    answer->error = EMFILE;
+  }
   return n < 0 ? -errno : n;
 }
 

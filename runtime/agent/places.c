@@ -137,7 +137,7 @@ static bool is_good_leaf(const pco_agent *a, pco_held *h, bool own,
     required = pco_leaves_required(&a->leaves, &r);
   h->refused |= required & ~answer->limits;
   if (h->refused) {
-    h->error = own ? EAGAIN : (int)answer->error;
+    h->error = own && answer->error != EMFILE ? EAGAIN : (int)answer->error;
     snprintf(h->text, sizeof h->text, "%s", answer->text);
   }
   return h->refused == 0 && answer->n_procs > 0;
@@ -154,7 +154,9 @@ static void placed(pco_agent *a, pco_sup *s) {
   pco_held *h = s->held;
   pco_request r;
   s->held = NULL;
-  if (h->refused && is_shortage(h->error))
+  if (h->refused && h->error == EMFILE)
+    pco_commands_refuse(a, s->op, EMFILE, PCO_LIMIT_NONE, NULL);
+  else if (h->refused && is_shortage(h->error))
     pco_commands_refuse(a, s->op, EAGAIN, PCO_LIMIT_NONE,
                         "no cgroup can be made now");
   else if (h->refused)

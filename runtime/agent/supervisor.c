@@ -298,6 +298,8 @@ static void on_signal(supervisor *s, const pco_request *r) {
 
 static void on_frame(supervisor *s, pco_frame *f) {
   pco_request r;
+  if (pco_frame_cut(f))
+    give_up(s);
   if (f->header.type == PCO_SUP_LEAF || f->header.type == PCO_SUP_COUNTERS) {
     on_leaf(s, f);
     return;

@@ -30,8 +30,9 @@
  *   - Unknown tags are skipped, so a field can be added; a field given twice
  *     where one is expected is an error.
  *   - Descriptors ride on the first byte of their frame (SCM_RIGHTS), at most
- *     PCO_WIRE_MAX_FDS; more, or control data that was cut, is a protocol
- *     error.  Only SPAWN and ADOPT carry any, and only from host to agent.
+ *     PCO_WIRE_MAX_FDS; more is a protocol error.  A receiver without room
+ *     for them answers EMFILE.  Only SPAWN and ADOPT carry any, and only from
+ *     host to agent.
  *   - HELLO, PING, INFO, SHUTDOWN and KILL_ALL are frozen for ever, so that
  *     any host can list and end a sandbox of any age.
  *

@@ -11,8 +11,10 @@
 #include "agent_link.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 #define READ_BUDGET    (1024u * 1024) /* bytes a turn */
 #define WRITABLE_BELOW (256u * 1024)
 #define RETRY_NS       UINT64_C(5000000)
+#define CROWDED_NS     (pco__link_patience / 6) /* about five seconds */
 
 uint64_t pco__link_patience = 30u * UINT64_C(1000000000);
 
@@ -46,8 +49,10 @@ struct pco__link {
   out_frame *out_first;
   out_frame **out_last;
   size_t out_bytes;
-  pco__timer retry; /* the kernel's limit of descriptors in flight */
-  uint8_t *in;      /* owned; an incomplete frame */
+  pco__timer retry;       /* the kernel's limit of descriptors in flight */
+  uint64_t crowded_since; /* it was hit, again and again */
+  uint64_t crowded_at;    /* the last time */
+  uint8_t *in;            /* owned; an incomplete frame */
   size_t in_len;
   size_t in_cap;
   pco__node requests[BUCKETS];
@@ -283,8 +288,67 @@ static ssize_t send_some(pco__link *link, out_frame *f) {
   return sendmsg(link->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static void sent_frame(pco__link *link) {
+  out_frame *f = link->out_first;
+  link->out_first = f->next;
+  if (!link->out_first)
+    link->out_last = &link->out_first;
+  free_frame(f);
+}
+
+/* The request of a frame that cannot be sent hears of it as if the agent had
+ * said so; its descriptors are closed. */
+static void refuse_first(pco__link *link) {
+  pco_wire_header h;
+  pco_wire_buf error = {0};
+  struct rlimit most = {0};
+  char text[192];
+  getrlimit(RLIMIT_NOFILE, &most);
+  snprintf(text, sizeof text,
+           "too many descriptors are on their way between processes of this "
+           "user (this program sends no more above %llu: try again later, or "
+           "raise ulimit -n)",
+           (unsigned long long)most.rlim_cur);
+  pco_wire_header_read(link->out_first->data, &h);
+  link->out_bytes -= link->out_first->len;
+  sent_frame(link);
+  pco__link_request *r = find(link, h.op);
+  pco_wire_begin(&error, PCO_WIRE_ERROR, 0, h.op);
+  pco_wire_number(&error, PCO_TAG_ERRNO, ETOOMANYREFS);
+  pco_wire_string(&error, PCO_TAG_MESSAGE, text);
+  if (pco_wire_end(&error, 0) < 0) {
+    link_fail(link, pco__error_no_memory());
+  } else if (r) {
+    pco_wire_header_read(error.data, &h);
+    drop(r);
+    r->frame(r, &h, error.data + PCO_WIRE_HEADER);
+  }
+  pco_wire_buf_free(&error);
+}
+
+static bool first_is_stuck(const pco__link *link) {
+  const out_frame *f = link->out_first;
+  return f && f->n_fds > 0 && f->sent == 0 &&
+         link->crowded_at - link->crowded_since >= CROWDED_NS;
+}
+
 static void on_retry(pco__timer *timer) {
-  set_events(PCO_CONTAINER(timer, pco__link, retry), UV_READABLE | UV_WRITABLE);
+  pco__link *link = PCO_CONTAINER(timer, pco__link, retry);
+  if (first_is_stuck(link))
+    refuse_first(link);
+  set_events(link, UV_READABLE | UV_WRITABLE);
+}
+
+/* Too many descriptors of this user are in flight.  They will land, or this
+ * frame is given up. */
+static void wait_for_room(pco__link *link) {
+  uint64_t now = uv_hrtime();
+  if (now - link->crowded_at > CROWDED_NS)
+    link->crowded_since = now;
+  link->crowded_at = now;
+  set_events(link, UV_READABLE);
+  link->retry.fn = on_retry;
+  pco__timer_start(link->loop, &link->retry, RETRY_NS);
 }
 
 /* What to do about a send that did not go through; true: stop for now. */
@@ -294,24 +358,13 @@ static bool send_failed(pco__link *link) {
   if (errno == EAGAIN) {
     set_events(link, UV_READABLE | UV_WRITABLE);
   } else if (errno == ETOOMANYREFS) {
-    /* Too many descriptors of this user are in flight; they will land. */
-    set_events(link, UV_READABLE);
-    link->retry.fn = on_retry;
-    pco__timer_start(link->loop, &link->retry, RETRY_NS);
+    wait_for_room(link);
   } else {
     link_fail(link,
               pco__error_new(PCO_ECONN, PCO_SOURCE_AGENT, NULL,
                              "writing to the agent: %s", strerror(errno)));
   }
   return true;
-}
-
-static void sent_frame(pco__link *link) {
-  out_frame *f = link->out_first;
-  link->out_first = f->next;
-  if (!link->out_first)
-    link->out_last = &link->out_first;
-  free_frame(f);
 }
 
 static void flush(pco__link *link) {
@@ -323,6 +376,8 @@ static void flush(pco__link *link) {
         return;
       continue;
     }
+    if (f->n_fds > 0)
+      link->crowded_since = link->crowded_at = 0;
     while (f->n_fds > 0)
       close(f->fds[--f->n_fds]);
     f->sent += (size_t)n;

@@ -8,10 +8,12 @@
  */
 #include "error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <uv.h>
 
 #define MAX_CHAIN 16
@@ -96,7 +98,29 @@ const char *pco__code_text(int code) {
   return text ? text : "unknown error";
 }
 
+bool pco__out_of_descriptors(int code) {
+  return code == UV_EMFILE || code == UV_ENFILE || code == -ETOOMANYREFS;
+}
+
+/* The agent, whose limits are its own, puts this into its text. */
+const char *pco__error_remedy(const pco__error *err, char *buf, size_t size) {
+  struct rlimit most;
+  buf[0] = 0;
+  if (err->source == PCO_SOURCE_AGENT || err->source == PCO_SOURCE_REMOTE)
+    return buf;
+  if (err->code == UV_EMFILE && getrlimit(RLIMIT_NOFILE, &most) == 0)
+    snprintf(buf, size,
+             " (this program may have %llu: close what is not needed, or raise "
+             "that, ulimit -n)",
+             (unsigned long long)most.rlim_cur);
+  else if (err->code == UV_ENFILE)
+    snprintf(buf, size, " (of all programs: raise the sysctl fs.file-max)");
+  return buf;
+}
+
 static const char *class_of_errno(int code) {
+  if (pco__out_of_descriptors(code))
+    return "LimitError";
   switch (code) {
   case UV_ENOENT:
   case UV_ESRCH:
@@ -108,8 +132,6 @@ static const char *class_of_errno(int code) {
   case UV_EROFS:
     return "PermissionError";
   case UV_ENOSPC:
-  case UV_EMFILE:
-  case UV_ENFILE:
   case UV_ENOMEM:
   case UV_EAGAIN:
   case -122: /* EDQUOT, which libuv does not name */
@@ -124,7 +146,7 @@ static const char *class_of_errno(int code) {
 }
 
 const char *pco__error_class(const pco__error *err) {
-  if (err->spawn)
+  if (err->spawn && !pco__out_of_descriptors(err->code))
     return "SpawnError";
   int i = own_index(err->code);
   return i >= 0 ? own_codes[i].class_name : class_of_errno(err->code);
@@ -142,6 +164,10 @@ pco__error *pco__error_new(int code, uint32_t source, const char *path,
   err->code = code;
   err->source = source;
   err->path = copy_or_null(path);
+  if (pco__out_of_descriptors(code)) {
+    err->limit = "open_files";
+    err->retryable = true;
+  }
   if (fmt) {
     char text[1024];
     va_list args;
@@ -193,7 +219,8 @@ pco__error *pco__error_from_abi(const pco_error *abi, int code) {
     if (err == &out_of_memory)
       return first ? first : err;
     err->message = copy_or_null(abi->message);
-    err->retryable = (abi->flags & PCO_ERROR_RETRYABLE) != 0;
+    if (abi->flags & PCO_ERROR_RETRYABLE)
+      err->retryable = true;
     *link = err;
     link = &err->cause;
   }

@@ -8,6 +8,7 @@
 #define PCO_ERROR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "portico/plugin.h"
@@ -73,6 +74,12 @@ int pco__own_code(int index);
 const char *pco__code_name(int code);
 /* The text of a code: "no such file or directory".  Static. */
 const char *pco__code_text(int code);
+/* True of the codes that say that there are no descriptors: EMFILE, ENFILE, and
+ * ETOOMANYREFS (too many on their way in messages). */
+bool pco__out_of_descriptors(int code);
+/* What to do about an error, to be put behind its text; "" if there is nothing
+ * to say.  Written to buf, which it returns. */
+const char *pco__error_remedy(const pco__error *err, char *buf, size_t size);
 /* The Lua class of an error: "NotFoundError".  Static. */
 const char *pco__error_class(const pco__error *err);
 

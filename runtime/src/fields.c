@@ -91,8 +91,10 @@ pco__error *pco__field_error(const pco_wire_header *h, const uint8_t *payload) {
                          pco__code_text(code));
   else
     err = pco__error_new(code, PCO_SOURCE_AGENT, path, NULL);
-  err->retryable = stage == PCO_STAGE_FORK || code == -EAGAIN;
-  err->limit = pco__limit_name(limit);
+  if (stage == PCO_STAGE_FORK || code == -EAGAIN)
+    err->retryable = true;
+  if (limit != PCO_LIMIT_NONE)
+    err->limit = pco__limit_name(limit);
   free(path);
   free(message);
   return err;

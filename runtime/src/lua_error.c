@@ -119,10 +119,12 @@ static bool names(const char *text, const char *path) {
 static void push_link(lua_State *L, const pco__error *err) {
   lua_createtable(L, 0, 12);
   const char *text = err->message ? err->message : pco__code_text(err->code);
+  char remedy[160];
+  pco__error_remedy(err, remedy, sizeof remedy);
   if (err->path && !(err->message && names(text, err->path)))
-    lua_pushfstring(L, "%s: %s", err->path, text); /* names the input */
+    lua_pushfstring(L, "%s: %s%s", err->path, text, remedy); /* names it */
   else
-    lua_pushstring(L, text);
+    lua_pushfstring(L, "%s%s", text, remedy);
   lua_setfield(L, -2, "message");
   pco__set_string(L, "code", pco__code_name(err->code));
   pco__set_string(L, "path", err->path);

@@ -272,7 +272,8 @@ static void fail_size(pco__process *p, const pco__spawn_opts *opts) {
 static void fail(pco__process *p, int rc, const char *what) {
   pco__error *err = pco__error_new(rc, PCO_SOURCE_HOST, NULL, "%s: %s", what,
                                    pco__code_text(rc));
-  err->retryable = rc == UV_EMFILE || rc == UV_ENFILE || rc == UV_EAGAIN;
+  if (rc == UV_EAGAIN)
+    err->retryable = true;
   pco__process_failed(p, err);
 }
 

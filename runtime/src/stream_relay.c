@@ -9,6 +9,7 @@
 
 #include "fields.h"
 #include "process.h"
+#include "runtime.h"
 
 #define WINDOW (256u * 1024) /* credited to an output that flows */
 #define CTRL_D 4
@@ -375,19 +376,35 @@ static void not_adopted(pco__relay *r) {
   pco__process_unref(p);
 }
 
+/* A command that nobody holds loses its pipes: there is only the log to tell.
+ * That it has ended meanwhile is no news. */
+static void warn_of(const pco__relay *r, const pco_wire_header *h,
+                    const uint8_t *payload) {
+  pco__error *err = pco__field_error(h, payload);
+  const pco__process *p = r->process;
+  if (err && err->code != UV_ESRCH && p)
+    pco__log_write(&p->loop->runtime->log, PCO_LOG_WARNING,
+                   "the pipes of process %lld, whose object is gone, could not "
+                   "be handed over and are closed: %s",
+                   (long long)p->pid,
+                   err->message ? err->message : pco__code_text(err->code));
+  pco__error_free(err);
+}
+
 /* What came before was sent by the old credit. */
 static int on_adopted(pco__link_request *request, const pco_wire_header *h,
                       const uint8_t *payload) {
   adopt_request *q = PCO_CONTAINER(request, adopt_request, request);
   pco__link_stream *s = pco__link_stream_find(q->link, q->target);
-  (void)payload;
   free(q);
   if (!s)
     return 0;
   pco__relay *r = relay_of(s);
   r->adopting--;
-  if (h->type == PCO_WIRE_ERROR)
+  if (h->type == PCO_WIRE_ERROR) {
+    warn_of(r, h, payload);
     not_adopted(r);
+  }
   return 0;
 }
 

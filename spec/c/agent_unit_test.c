@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -168,6 +169,66 @@ static void test_channel(void) {
   pco_channel_deinit(&b);
   close(p[1]);
   pco_wire_buf_free(&buf);
+}
+
+static int count_open(void) {
+  int n = 0;
+  for (int fd = 0; fd < 1024; fd++)
+    n += fcntl(fd, F_GETFD) >= 0;
+  return n;
+}
+
+/* The limit that leaves so many free. */
+static rlim_t limit_for(int room) {
+  int fd = 0;
+  for (; room > 0 || fcntl(fd, F_GETFD) >= 0; fd++)
+    room -= fcntl(fd, F_GETFD) < 0;
+  return (rlim_t)fd;
+}
+
+/* Queues a frame that has three descriptors. */
+static void send_three(pco_channel *c, uint64_t op) {
+  pco_wire_buf buf = {0};
+  int fds[3];
+  for (int i = 0; i < 3; i++)
+    fds[i] = dup(0);
+  pco_wire_begin(&buf, PCO_WIRE_SPAWN, 0, op);
+  pco_wire_end(&buf, 3);
+  pco_channel_send_fds(c, &buf, fds, 3);
+  pco_wire_buf_free(&buf);
+  pco_channel_flush(c);
+}
+
+/* Three come where there is room for fewer: that frame is short of them, the
+ * one after it is not. */
+static void test_channel_cut(int room) {
+  int s[2];
+  pco_channel a, b;
+  pco_frame f;
+  struct rlimit usual;
+  int fds = count_open();
+  socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s);
+  pco_channel_init(&a, s[0]);
+  pco_channel_init(&b, s[1]);
+  send_three(&a, 1);
+  getrlimit(RLIMIT_NOFILE, &usual);
+  setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit_for(room), usual.rlim_max});
+  IS(pco_channel_receive(&b), 1, "it comes");
+  setrlimit(RLIMIT_NOFILE, &usual);
+  IS(pco_channel_next(&b, &f), 1, "and is whole");
+  OK(pco_frame_cut(&f) && (f.fds[0] >= 0) == (room > 0) && f.fds[2] < 0,
+     "with room for %d of 3", room);
+  pco_frame_close_fds(&f);
+  send_three(&a, 2);
+  pco_channel_receive(&b);
+  OK(pco_channel_next(&b, &f) == 1 && !pco_frame_cut(&f) &&
+         f.header.n_fds == 3 && f.header.op == 2,
+     "the next one has all");
+  pco_frame_close_fds(&f);
+  IS(pco_channel_next(&b, &f), 0, "that was all");
+  pco_channel_deinit(&a);
+  pco_channel_deinit(&b);
+  IS(count_open(), fds, "nothing is left");
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -350,6 +411,8 @@ int main(int argc, char **argv) {
   test_users();
   test_interp();
   test_channel();
+  for (int room = 0; room < 3; room++)
+    test_channel_cut(room);
   test_requests(seed);
   test_tree(false);
   test_tree(true);
