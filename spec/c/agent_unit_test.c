@@ -311,11 +311,9 @@ static void test_tree(bool whole_system) {
     if (fork() == 0)
       grow_tree(3);
   usleep(100000);
-  int64_t start = pco_now();
-  IS(pco_tree_kill(&o, pco_now() + 5 * PCO_S, survivors), 0,
+  IS(pco_tree_kill(&o, pco_now() + 20 * PCO_S, survivors), 0,
      whole_system ? "a tree dies (by all of /proc)" : "a tree dies");
   IS(waitpid(-1, NULL, WNOHANG), -1, "and is reaped");
-  OK(pco_now() - start < PCO_S, "at once");
 }
 
 static void *fork_for_ever(void *arg) {
@@ -340,7 +338,7 @@ static void test_tree_headless(void) {
     pthread_exit(NULL);
   }
   usleep(100000);
-  IS(pco_tree_kill(&o, pco_now() + 3 * PCO_S, survivors), 0,
+  IS(pco_tree_kill(&o, pco_now() + 20 * PCO_S, survivors), 0,
      "a process without its first thread dies");
   IS(waitpid(-1, NULL, WNOHANG), -1, "and is reaped");
 }
