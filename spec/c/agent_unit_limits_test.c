@@ -558,29 +558,49 @@ static void test_dead_keeper(void) {
   keeper_stop(&k);
 }
 
+enum { MANY = 300 };
+
+/* Starts those that did not run yet, all at once; how many ran.  On a machine
+ * that is very busy the keeper is silent for too long: who is told so may try
+ * again. */
+static int run_many(client *c, bool ran[MANY], bool *clear) {
+  const char *const argv[] = {"true", NULL};
+  uint64_t ops[MANY];
+  int fine = 0;
+  for (int i = 0; i < MANY; i++) {
+    spawn s = {.argv = argv};
+    s.limit[MEMORY] = i % 2 ? 64 * MIB : 0;
+    ops[i] = ran[i] ? 0 : client_spawn(c, &s);
+  }
+  for (int i = 0; i < MANY; i++) {
+    if (ran[i])
+      continue;
+    ending e = client_end(c, ops[i], 60000);
+    ran[i] = e.exited && e.code == 0;
+    fine += ran[i];
+    if (!ran[i] && e.error != EAGAIN) {
+      *clear = false;
+      printf("# %d: started %d, exited %d, code %d, error %d, %s\n", i,
+             e.started, e.exited, e.code, e.error, e.message);
+    }
+  }
+  return fine;
+}
+
 static void test_many_at_once(void) {
+  static bool ran[MANY];
   client c;
   keeper k;
   if (!start_kept(&c, &k, (pco_cgroup_limits){.pids = 500}))
     return;
-  const char *const argv[] = {"true", NULL};
-  uint64_t ops[300];
   int fine = 0;
-  for (int i = 0; i < 300; i++) {
-    spawn s = {.argv = argv};
-    s.limit[MEMORY] = i % 2 ? 64 * MIB : 0;
-    ops[i] = client_spawn(&c, &s);
-  }
-  for (int i = 0; i < 300; i++) {
-    ending e = client_end(&c, ops[i], 20000);
-    bool good = e.exited && e.code == 0;
-    fine += good;
-    if (!good)
-      printf("# %d: started %d, exited %d, code %d, error %d, %s\n", i,
-             e.started, e.exited, e.code, e.error, e.message);
-  }
-  IS(fine, 300, "300 at once");
-  IS(client_run(&c, argv).code, 0, "then it goes on");
+  bool clear = true;
+  for (int i = 0; i < 10 && fine < MANY && clear; i++)
+    fine += run_many(&c, ran, &clear);
+  OK(clear, "%d at once run, or are told to try again", MANY);
+  IS(fine, MANY, "and run then");
+  IS(client_run(&c, (const char *const[]){"true", NULL}).code, 0,
+     "then it goes on");
   OK(leaves_go(&k, 4), "%d leaves are left", leaves(&k));
   stop_kept(&c, &k);
 }
