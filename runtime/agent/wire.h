@@ -154,7 +154,8 @@
 #define PCO_MAX_CREDIT        (UINT64_C(1) << 30) /* in one frame, and in all */
 #define PCO_WIRE_MORE         1u /* header flag: not the last frame of this op */
 
-enum {
+/* spec/c/frames.h has them all, too. */
+enum pco_wire_type {
   PCO_WIRE_HELLO = 1,
   PCO_WIRE_PING = 2,
   PCO_WIRE_INFO = 3,
@@ -202,7 +203,7 @@ enum {
 #define PCO_TAG_NEST      0x4000 /* fields, one level deep */
 #define PCO_TAG_KIND(tag) ((tag)&0xf000)
 
-enum {
+enum pco_wire_tag {
   PCO_TAG_VERSION_MIN = PCO_TAG_NUMBER + 1,
   PCO_TAG_VERSION_MAX,
   PCO_TAG_VERSION,

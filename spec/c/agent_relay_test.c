@@ -565,6 +565,49 @@ static void test_too_much(void) {
   expect_broken("a size of 65536");
 }
 
+static uint64_t adopt(uint64_t target, uint64_t bits, const int *fds, int n) {
+  uint64_t id = client_begin(&c, PCO_WIRE_ADOPT);
+  client_number(&c, PCO_TAG_TARGET, target);
+  client_number(&c, PCO_TAG_FLAGS, bits);
+  client_send(&c, fds, n);
+  return id;
+}
+
+/* Pipes are handed over that the agent does not know what to do with. */
+static void test_adopt(void) {
+  int p[2];
+  if (pipe2(p, O_CLOEXEC) != 0)
+    return;
+  begin();
+  forget();
+  uint64_t op = sh("read x", &(spawn){.kind = {PCO_STDIO_RELAY}});
+  while (!g.started && take(op, MS))
+    ;
+  IS(answer(adopt(op + 500, PCO_ADOPT_OUT, p, 1)), ESRCH, "no such command");
+  forget();
+  uint64_t brief = sh("true", &(spawn){0});
+  take_all(brief, 0);
+  IS(client_kill(&c, brief, 0, MS), 0, "one is over");
+  IS(answer(adopt(brief, PCO_ADOPT_OUT, p, 1)), ESRCH, "and is not adopted");
+  IS(answer(adopt(op, 0, NULL, 0)), 0, "what is relayed already");
+  adopt(op, PCO_ADOPT_OUT, p, 1);
+  expect_broken("ADOPT of what is relayed already, with a descriptor");
+  op = waiting();
+  adopt(op, PCO_ADOPT_OUT, p, 1);
+  expect_broken("ADOPT of a terminal, with a descriptor");
+  op = waiting();
+  adopt(op, PCO_ADOPT_OUT | PCO_ADOPT_ERR, p, 1);
+  expect_broken("ADOPT with a descriptor too few");
+  op = waiting();
+  adopt(op, PCO_ADOPT_OUT, p, 2);
+  expect_broken("ADOPT with one too many");
+  op = waiting();
+  adopt(op, 8, p, 1);
+  expect_broken("ADOPT of stream 3");
+  close(p[0]);
+  close(p[1]);
+}
+
 static void broken_spawn(const char *text, const spawn *s) {
   begin();
   sh("true", s);
@@ -614,6 +657,7 @@ int main(int argc, char **argv) {
   test_end_of_stream();
   test_no_start();
   test_too_much();
+  test_adopt();
   test_broken_spawn();
   return tap_done();
 }

@@ -8,6 +8,7 @@
  * Round i of seed S is round 0 of seed S + i.
  */
 #include "forged_agent.h"
+#include "frames.h"
 #include "wait_for.h"
 
 #include <stdio.h>
@@ -232,8 +233,6 @@ static void answer(box *b, const asked *a) {
 /* ---- breaking it --------------------------------------------------------- */
 
 static void break_header(piece *p) {
-  static const uint8_t types[] = {1,  16, 34, 44, 45, 60,
-                                  64, 65, 66, 67, 68, 255};
   if (p->len < PCO_WIRE_HEADER)
     return;
   switch (below(5)) {
@@ -241,7 +240,8 @@ static void break_header(piece *p) {
     p->data[below(4)] = (uint8_t)dice();
     break;
   case 1:
-    p->data[4] = types[below(sizeof types)];
+    p->data[4] =
+        (uint8_t)(below(8) ? frames_types[below(FRAMES_N_TYPES)] : dice());
     break;
   case 2:
     p->data[6] = (uint8_t)below(5);

@@ -488,6 +488,172 @@ static void test_late_frames(void) {
   case_end("close hangs up, late output is let in");
 }
 
+/* ---- a command that was dropped ------------------------------------------ */
+
+/* Its pipes are on their way; gives the number of the ADOPT. */
+static uint64_t drop_one(command *c) {
+  *c = (command){.b = box_new()};
+  pco__process_op *o = spawn_op(c->b);
+  o->opts.has_stdin = true;
+  c->op = &o->op;
+  submit(c->op, -1);
+  c->id = box_expect(c->b, PCO_WIRE_SPAWN, NULL);
+  say_started(c->b, c->id);
+  check_op(c->op, 0);
+  c->process = o->process;
+  pco__process_release(c->process);
+  asked a;
+  uint64_t id = box_expect(c->b, PCO_WIRE_ADOPT, &a);
+  SAME(a.h.n_fds, 3);
+  SAME(field(&a, PCO_TAG_TARGET), c->id);
+  SAME(field(&a, PCO_TAG_FLAGS), PCO_ADOPT_IN | PCO_ADOPT_OUT | PCO_ADOPT_ERR);
+  asked_free(&a);
+  return id;
+}
+
+static void a_output_first(command *c, uint64_t id) {
+  (void)id;
+  output(c, 1, 0, 1, 0);
+}
+static void a_output(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+  output(c, 2, 0, 1, 0);
+}
+static void a_twice(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+}
+static void a_wrong_number(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, 0, id + 50);
+}
+static void a_more(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, MORE, id);
+}
+static void a_exit(command *c, uint64_t id) {
+  box_exit(c->b, id, 0, 0, PCO_REASON_EXITED);
+}
+static void a_started(command *c, uint64_t id) {
+  say_started(c->b, id);
+}
+static void a_data(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_DATA, 0, id);
+}
+static void a_stream_of_it(command *c, uint64_t id) {
+  c->id = id; /* the request is no stream */
+  output(c, 1, 0, 1, 0);
+}
+static void a_refused(command *c, uint64_t id) {
+  box_say_number(c->b, PCO_WIRE_ERROR, 0, id, PCO_TAG_ERRNO, 24);
+  output(c, 1, 0, 0, PCO_EOF_END);
+}
+static void a_refused_credit(command *c, uint64_t id) {
+  box_say_number(c->b, PCO_WIRE_ERROR, 0, id, PCO_TAG_ERRNO, 3);
+  say_credit(c, 0, PCO_EOF_END);
+}
+static void a_credit(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+  say_credit(c, 1, 0);
+}
+static void a_in_eof_twice(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+  say_credit(c, 0, PCO_EOF_END);
+  say_credit(c, 0, PCO_EOF_END);
+}
+static void a_held(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+  output(c, 1, 0, 0, PCO_EOF_HELD);
+}
+static void a_after_end(command *c, uint64_t id) {
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+  output(c, 1, 7, 0, PCO_EOF_END);
+  output(c, 1, 7, 0, PCO_EOF_END);
+}
+
+static const struct {
+  const char *name;
+  void (*fn)(command *c, uint64_t id);
+} adoptions[] = {
+    {"dropped: output before the ADOPT is answered", a_output_first},
+    {"dropped: output without credit", a_output},
+    {"dropped: the ADOPT answered twice", a_twice},
+    {"dropped: a number that was not asked", a_wrong_number},
+    {"dropped: an answer to come", a_more},
+    {"dropped: an EXIT for the ADOPT", a_exit},
+    {"dropped: a STARTED for the ADOPT", a_started},
+    {"dropped: DATA for the ADOPT", a_data},
+    {"dropped: output of the ADOPT's number", a_stream_of_it},
+    {"dropped: refused, and output", a_refused},
+    {"dropped: refused, and the end of the input", a_refused_credit},
+    {"dropped: credit for nothing", a_credit},
+    {"dropped: the end of the input twice", a_in_eof_twice},
+    {"dropped: given up without being asked", a_held},
+    {"dropped: the end twice", a_after_end},
+};
+
+static void test_adoptions(void) {
+  for (size_t i = 0; i < sizeof adoptions / sizeof *adoptions; i++) {
+    command c;
+    uint64_t id = drop_one(&c);
+    adoptions[i].fn(&c, id);
+    MUST(dies(c.b, PCO_EPROTO));
+    end_command(&c);
+    case_end(adoptions[i].name);
+  }
+}
+
+/* What an honest agent may do: the command ends while it is handed over. */
+static void test_adopted_late(void) {
+  command c;
+  uint64_t id = drop_one(&c);
+  box_exit(c.b, c.id, 0, 0, PCO_REASON_EXITED);
+  box_say_number(c.b, PCO_WIRE_ERROR, 0, id, PCO_TAG_ERRNO, 3);
+  box_stat(c.b);
+  end_command(&c);
+  id = drop_one(&c);
+  output(&c, 1, 0, 0, PCO_EOF_END); /* asks for no credit */
+  output(&c, 2, 9, 0, PCO_EOF_END); /* nine bytes were dropped */
+  box_exit(c.b, c.id, 0, 0, PCO_REASON_EXITED);
+  box_say(c.b, PCO_WIRE_REPLY, 0, id);
+  box_stat(c.b);
+  end_command(&c);
+  case_end("dropped: it ends meanwhile");
+}
+
+/* Somebody holds it again: then there is credit, and bytes may be left out. */
+static void take_again(command *c, pco__op **wait) {
+  uint64_t id = drop_one(c);
+  box_say(c->b, PCO_WIRE_REPLY, 0, id);
+  for (int i = 0; i < 3; i++)
+    turn();
+  pco__process_reclaim(c->process);
+  *wait = &process_op(c->process, &pco__wait_class)->op;
+  submit(*wait, -1);
+  box_expect(c->b, PCO_WIRE_CREDIT, NULL);
+  output(c, 1, 1000, 10, 0);
+}
+
+static void test_taken_again(void) {
+  command c;
+  pco__op *wait;
+  take_again(&c, &wait);
+  output(&c, 1, 1009, 10, 0);
+  MUST(dies(c.b, PCO_EPROTO));
+  check_op(wait, PCO_EPROTO);
+  pco__op_unref(wait);
+  end_command(&c);
+  case_end("held again: an offset that goes back");
+  take_again(&c, &wait);
+  output(&c, 1, 2000, 5, PCO_EOF_END);
+  output(&c, 2, 0, 0, PCO_EOF_END);
+  box_exit(c.b, c.id, 0, 0, PCO_REASON_EXITED);
+  check_op(wait, 0);
+  pco__op_unref(wait);
+  output(&c, 1, 2005, 5, 0);
+  MUST(dies(c.b, PCO_EPROTO));
+  end_command(&c);
+  case_end("held again: output after the end");
+}
+
 int main(void) {
   world_open();
   int fds = count_fds();
@@ -508,6 +674,9 @@ int main(void) {
   test_never_closed();
   test_hang_up();
   test_late_frames();
+  test_adoptions();
+  test_adopted_late();
+  test_taken_again();
   box_end(other);
   SAME(count_fds(), fds);
   case_end("no descriptor is left");

@@ -7,6 +7,7 @@
  * -DPCO_FUZZ_STANDALONE gives a program [COUNT [SEED]] that runs random inputs.
  */
 #include "../../runtime/agent/wire.h"
+#include "../c/frames.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,9 +56,11 @@ static void walk(const uint8_t *p, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   pco_wire_header h;
-  if (size >= PCO_WIRE_HEADER && pco_wire_header_read(data, &h) == 0)
+  if (size >= PCO_WIRE_HEADER && pco_wire_header_read(data, &h) == 0) {
     require(h.size <= PCO_WIRE_MAX_PAYLOAD && h.op != 0 &&
             h.n_fds <= PCO_WIRE_MAX_FDS);
+    walk(data + PCO_WIRE_HEADER, size - PCO_WIRE_HEADER);
+  }
   walk(data, size);
   return 0;
 }
@@ -70,16 +73,32 @@ static uint32_t next_random(void) {
   return (uint32_t)(state >> 33);
 }
 
-/* Bytes that look like fields often enough to get past the first check. */
-static size_t make_input(uint8_t *p, size_t max) {
+/* A header that is good but for its type, at times. */
+static size_t make_header(uint8_t *p) {
+  uint16_t type = frames_types[next_random() % FRAMES_N_TYPES];
+  memset(p, 0, PCO_WIRE_HEADER);
+  p[0] = (uint8_t)(next_random() % 64);
+  p[4] = (uint8_t)(next_random() % 4 ? type : next_random());
+  p[6] = (uint8_t)(next_random() % 5);
+  p[7] = (uint8_t)(next_random() % 3);
+  p[8] = (uint8_t)(next_random() % 4);
+  return PCO_WIRE_HEADER;
+}
+
+static size_t make_fields(uint8_t *p, size_t max) {
   static const uint8_t kinds[] = {0x10, 0x20, 0x30, 0x40, 0x50, 0};
   size_t n = 0;
   for (uint32_t fields = next_random() % 8; fields > 0; fields--) {
     size_t len = next_random() % 3 ? 8 : next_random() % 24;
     if (n + 8 + len > max)
       break;
-    uint8_t head[8] = {(uint8_t)(next_random() % 30), kinds[next_random() % 6],
+    uint8_t head[8] = {(uint8_t)(next_random() % 45), kinds[next_random() % 6],
                        0, 0, (uint8_t)len};
+    if (next_random() % 2) { /* a tag that there is */
+      uint16_t tag = frames_tags[next_random() % FRAMES_N_TAGS];
+      head[0] = (uint8_t)tag;
+      head[1] = (uint8_t)(tag >> 8);
+    }
     memcpy(p + n, head, 8);
     for (size_t i = 0; i < len; i++)
       p[n + 8 + i] = (uint8_t)next_random();
@@ -88,6 +107,13 @@ static size_t make_input(uint8_t *p, size_t max) {
   for (uint32_t k = next_random() % 3; n && k > 0; k--)
     p[next_random() % n] = (uint8_t)next_random();
   return n && next_random() % 8 == 0 ? next_random() % n : n;
+}
+
+/* Bytes that look like fields often enough to get past the first check; some
+ * with a header of any type before them. */
+static size_t make_input(uint8_t *p, size_t max) {
+  size_t head = next_random() % 2 ? make_header(p) : 0;
+  return head + make_fields(p + head, max - head);
 }
 
 int main(int argc, char **argv) {
