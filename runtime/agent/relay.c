@@ -99,19 +99,19 @@ static void discard_if_ended(pco_relay *r) {
   }
 }
 
-/* Watches a source, or not.  One that cannot be watched (no memory) would leave
- * the host waiting for ever. */
-static void watch(pco_agent *a, pco_source *s, bool *watched, bool wanted,
+/* Watches a source, or not.  One that cannot be watched (no memory, no watcher,
+ * no pipe) would leave the host waiting for ever: false, and it is to end. */
+static bool watch(pco_agent *a, pco_source *s, bool *watched, bool wanted,
                   uint32_t events) {
   if (s->fd < 0 || wanted == *watched)
-    return;
+    return true;
   void (*fn)(void *, uint32_t) = s->fn;
   if (!wanted)
     pco_source_remove(a->epoll, s);
-  else if (pco_source_add(a->epoll, s, events) != 0)
-    a->ending = true;
+  bool good = !wanted || pco_source_add(a->epoll, s, events) == 0;
   s->fn = fn;
-  *watched = wanted;
+  *watched = wanted && good;
+  return good;
 }
 
 /* ---- output ------------------------------------------------------------- */
@@ -241,7 +241,8 @@ static void pass_output(pco_relay_out *o) {
 }
 
 static void watch_output(pco_relay_out *o) {
-  watch(o->relay->agent, &o->source, &o->watched, may_read(o), EPOLLIN);
+  if (!watch(o->relay->agent, &o->source, &o->watched, may_read(o), EPOLLIN))
+    end_output(o, PCO_EOF_END);
 }
 
 static void on_output(void *arg, uint32_t events) {
@@ -294,10 +295,9 @@ static void pass_input(pco_relay_in *in) {
     return;
   int rc = write_input(in);
   bool empty = in->at == in->len;
-  if (rc != 0 || (empty && in->ending))
+  if (rc != 0 || (empty && in->ending) ||
+      !watch(in->relay->agent, &in->source, &in->watched, !empty, EPOLLOUT))
     end_input(in);
-  else
-    watch(in->relay->agent, &in->source, &in->watched, !empty, EPOLLOUT);
 }
 
 static void on_input(void *arg, uint32_t events) {

@@ -604,6 +604,20 @@ static void test_adopt(void) {
   op = waiting();
   adopt(op, 8, p, 1);
   expect_broken("ADOPT of stream 3");
+  int odd[3] = {open("/dev/null", O_RDWR | O_CLOEXEC),
+                open("/etc/passwd", O_RDONLY | O_CLOEXEC),
+                open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  begin();
+  forget();
+  op = sh("sleep 1000", &(spawn){0});
+  while (!g.started && take(op, MS))
+    ;
+  adopt(op, 7, odd, 3);
+  IS(client_simple(&c, PCO_WIRE_PING, MS), 0, "what is no pipe does no harm");
+  IS(client_kill(&c, op, 0, MS), 0, "to nothing");
+  end();
+  for (int i = 0; i < 3; i++)
+    close(odd[i]);
   close(p[0]);
   close(p[1]);
 }
