@@ -116,6 +116,34 @@ end
 kind("pipes", {})
 kind("a terminal", { pty = true })
 
+describe("a dropped command with a terminal", function()
+  -- Of the agent, where its memory can be seen; a limit far below the output.
+  local function memory(sb)
+    local status = io.open(("/proc/%s/status"):format(sb:info().pid))
+    local text <close> = status
+    return text and tonumber(text:read("a"):match("VmRSS:%s+(%d+)")) or 0
+  end
+
+  on_each(it, "lives, is not held back, costs no memory, is hung up at close",
+    function(_, sb)
+      local pid = drop(sb, "trap 'echo hup >hup; exit 5' HUP; trap '' TERM; "
+        .. "head -c 200000 /dev/zero | tr '\\0' x; : >begun; "
+        .. "head -c 20000000 /dev/zero | tr '\\0' x; : >done; "
+        .. "while :; do sleep 0.05; done", { pty = true })
+      assert.is_true(env.eventually(20, function()
+        return sb.fs:exists("begun")
+      end))
+      local before = memory(sb)
+      done(sb)
+      assert.is_true(memory(sb) - before < 4096)
+      assert.equal(1, #sb:processes())
+      local p = sb:process(pid)
+      p:close({ grace = 10 })
+      assert.equal("hup\n", sb.fs:read("hup"))
+      assert.equal(0, #sb:processes())
+    end)
+end)
+
 describe("a dropped command", function()
   facades.with(it, "local", "goes on while no loop turns", function(P)
     local sb <close> = P.sandbox({ backend = "local" })
