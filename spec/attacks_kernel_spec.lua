@@ -339,10 +339,52 @@ end)
 -- ---- terminals --------------------------------------------------------------
 
 describe("attack: terminal", function()
-  for _, way in ipairs({ "type", "type-high", "console", "console-high" }) do
+  for _, way in ipairs({ "type", "type-high", "console", "console-high",
+    "setd" }) do
     pair({ "terminal", way }, "ioctl")
   end
   against("terminal", { "name" }, "own")
+  test("terminal cons is refused", function()
+    refuses({ "terminal", "cons" })
+  end)
+  skip("terminal cons goes through", "the kernel itself refuses it")
+
+  -- A command that has a terminal beside the attack, in its sandbox or another.
+  local function beside(sandbox, fn)
+    local p <close> = sandbox:spawn("echo here; read x; exit 3",
+      { pty = { echo = false } })
+    assert.equal("here", p:wait_for({ output = "here" }, { timeout = 20 }))
+    fn(p)
+    p:write("x\n")
+    assert.equal(3, p:wait({ timeout = 20 }).code)
+  end
+
+  test("terminal name, of another sandbox's command, is refused", function()
+    beside(other, function()
+      refuses({ "terminal", "name" })
+    end)
+  end)
+  test("terminal steal, of a command beside it, is refused", function()
+    beside(strict, function()
+      refuses({ "terminal", "steal" })
+    end)
+  end)
+  test("terminal masters is refused", function()
+    beside(strict, function()
+      refuses({ "terminal", "masters" })
+    end)
+  end)
+  test("terminal own-master goes through", function()
+    assert.equal(THROUGH, (attack(strict, { "terminal", "own-master" })))
+  end)
+  -- Commands of one sandbox are one user: their terminals are no secret.
+  test("terminal write, to a command beside it, goes through", function()
+    beside(strict, function(p)
+      local code, text = attack(strict, { "terminal", "write" })
+      assert.equal(THROUGH, code, text)
+      p:wait_for({ output = "boo" }, { timeout = 20 })
+    end)
+  end)
 
   -- A script that has a terminal, which `script` gives it, shares nothing of
   -- it with a sandbox.

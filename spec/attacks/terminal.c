@@ -89,10 +89,62 @@ static void by_own(void) {
   by_name();
 }
 
+/* The terminal of another command of the sandbox, which has the first one. */
+static int foreign_terminal(void) {
+  int terminal = open("/dev/pts/0", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0)
+    give_up("/dev/pts/0");
+  setsid(); /* unless it leads a session already */
+  return terminal;
+}
+
+static void by_stealing(void) {
+  int terminal = foreign_terminal();
+  judge("TIOCSCTTY", ioctl(terminal, TIOCSCTTY, 0), EPERM, 0);
+  judge("TIOCSCTTY by force", ioctl(terminal, TIOCSCTTY, 1), EPERM, 0);
+}
+
+/* What commands of one sandbox may do to each other: they are one user. */
+static void by_writing(void) {
+  if (write(foreign_terminal(), "boo\n", 4) == 4)
+    went_through("writing to another's terminal");
+}
+
+static void by_discipline(void) {
+  int discipline = 0; /* N_TTY: what it has already */
+  judge("TIOCSETD", ioctl(own_terminal(), TIOCSETD, &discipline), EPERM, 0);
+}
+
+/* Takes what the kernel prints; its own answer, with or without the filter. */
+static void by_taking_console(void) {
+  judge("TIOCCONS", ioctl(own_terminal(), TIOCCONS), EPERM, 0);
+}
+
+/* A master that some process has, by /proc. */
+static void by_masters(void) {
+  char path[64], target[64];
+  for (int pid = 1; pid < 400; pid++)
+    for (int fd = 0; fd < 64; fd++) {
+      snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+      ssize_t n = readlink(path, target, sizeof target - 1);
+      target[n > 0 ? n : 0] = 0;
+      if (strstr(target, "ptmx"))
+        went_through(path);
+    }
+}
+
+static void by_own_master(void) {
+  own_terminal(); /* its master stays open */
+  by_masters();
+}
+
 int main(int argc, char **argv) {
   static const way ways[] = {
       {"type", by_typing},     {"type-high", by_typing_high},
       {"console", by_console}, {"console-high", by_console_high},
-      {"name", by_name},       {"own", by_own}};
+      {"name", by_name},       {"own", by_own},
+      {"steal", by_stealing},  {"write", by_writing},
+      {"setd", by_discipline}, {"cons", by_taking_console},
+      {"masters", by_masters}, {"own-master", by_own_master}};
   return take_way(ways, COUNT(ways), argc > 1 ? argv[1] : NULL);
 }
