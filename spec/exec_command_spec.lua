@@ -307,7 +307,16 @@ describe("the options of portico exec", function()
       ["--env =1 y"] = "--env takes NAME=VALUE (got '=1')",
       ["--backend null echo x"] = "commands of this backend have no pipes",
       ["--backend bwarp x"] = "did you mean 'bwrap'?",
-      ["--backend local --memory 1M x"] = "local cannot do 'limits.memory'",
+      ["--backend local --memory 1M x"] = "local cannot do --memory:",
+      ["--backend local --image /usr x"] = "local cannot do --image:",
+      ["--backend local --mount /usr:/x x"] = "local cannot do --mount:",
+      ["--backend local --network none x"] = "cannot do --network none:",
+      ["--backend local --user user x"] = "cannot do --user user:",
+      ["--backend local --cwd '' x"] = "--cwd must not be empty",
+      ["--backend '' x"] = "--backend must not be empty",
+      ["--backend local --workspace README.md x"] = "--workspace /",
+      ["--backend local --image / x"] = "\nhint: no setting changes this: "
+        .. "--backend chooses another\n",
       [""] = "a command is missing",
       ["--"] = "a command is missing",
     }) do
@@ -317,6 +326,28 @@ describe("the options of portico exec", function()
       assert.equal("portico: ", output:sub(1, 9))
     end
   end)
+
+  backends.it(it, backends.bwrap, "are what the backend's errors speak of",
+    function()
+      for words, expected in pairs({
+        ["--memory 1k x"] = "--memory is less than 4 MiB",
+        ["--disk 1 x"] = "--disk is less than 1 MiB",
+        ["--network foo x"] = "bwrap cannot do --network foo; it has 'none'",
+        ["--user nosuch x"] = "bwrap cannot do --user nosuch: its",
+        ["--mount /usr:rel x"] = "--mount: the target 'rel' is not an",
+        ["--image README.md x"] = "--image /",
+        ["--setting foo=1 x"] = "unknown setting 'foo'",
+        ["--workspace /usr x"] = "this backend has no --workspace\n",
+        -- What is called as an option is called is not one.
+        ["timeout"] = "timeout: no such file or directory\nhint: the command",
+        ["--cwd /no/user x"] = "/no/user: the working directory",
+      }) do
+        local output = env.sh("exec 2>&1; PATH=/usr/bin:/bin " .. BIN
+          .. " exec --env PATH=/nowhere " .. words)
+        assert.truthy(output:find("portico: " .. expected, 1, true),
+          words .. ": " .. output)
+      end
+    end)
 
   it("are all explained by --help, each with an example", function()
     local output, code = env.sh(BIN .. " exec --help 2>&1")

@@ -16,6 +16,8 @@
 
 #include "cli.h"
 #include "exec_lua.h"
+#include "exec_options_lua.h"
+#include "exec_words_lua.h"
 #include "pump.h"
 #include "stop.h"
 #include "terminal.h"
@@ -149,23 +151,57 @@ static const luaL_Reg functions[] = {{"attempt", stop_attempt},
                                      {"typed", terminal_typed},
                                      {NULL, NULL}};
 
+/* The scripts; each is called with what this program offers, and what the ones
+ * before it returned. */
+static const struct part {
+  const char *name;
+  const unsigned char *text;
+  size_t size;
+} parts[] = {
+    {"=portico exec options", exec_options_lua, sizeof exec_options_lua},
+    {"=portico exec words", exec_words_lua, sizeof exec_words_lua},
+    {"=portico exec", exec_lua, sizeof exec_lua}};
+enum { N_PARTS = sizeof parts / sizeof parts[0] };
+
+/* Pushes the i-th script, and its arguments above it: those on the stack from
+ * `from` on. */
+static void push_part(lua_State *L, int i, int from) {
+  int n = lua_gettop(L) - from + 1;
+  if (luaL_loadbuffer(L, (const char *)parts[i].text, parts[i].size,
+                      parts[i].name) != LUA_OK)
+    lua_error(L);
+  for (int k = 0; k < n; k++)
+    lua_pushvalue(L, from + k);
+}
+
+/* The scripts, one after the other; the arguments are a light userdata.
+ * Returns the exit code. */
+static int run_parts(lua_State *L) {
+  char **args = (char **)lua_touserdata(L, 1);
+  luaL_newlib(L, functions);
+  for (int i = 0; i < N_PARTS - 1; i++) {
+    push_part(L, i, 2);
+    lua_call(L, i + 1, 1);
+  }
+  push_part(L, N_PARTS - 1, 2);
+  int n = N_PARTS;
+  for (; *args != NULL; args++, n++) {
+    luaL_checkstack(L, 1, "too many arguments");
+    lua_pushstring(L, *args);
+  }
+  lua_call(L, n, 1);
+  return 1;
+}
+
 int cli_exec(lua_State *L, char **args) {
-  int n = 0;
   int rc = pump_hold_stdio();
   if (rc < 0)
     return luaL_error(L, "cannot open /dev/null: %s", strerror(-rc));
   stop_watch(L);
-  int status = luaL_loadbuffer(L, (const char *)exec_lua, sizeof exec_lua,
-                               "=portico exec");
-  if (status == LUA_OK) {
-    luaL_newlib(L, functions);
-    for (; args[n] != NULL; n++) {
-      luaL_checkstack(L, 1, "too many arguments");
-      lua_pushstring(L, args[n]);
-    }
-    status = lua_pcall(L, n + 1, 1, 0);
-    terminal_restore();
-  }
+  lua_pushcfunction(L, run_parts);
+  lua_pushlightuserdata(L, (void *)args);
+  int status = lua_pcall(L, 1, 1, 0);
+  terminal_restore();
   if (status == LUA_OK)
     return (int)lua_tointeger(L, -1);
   cli_report(L);
