@@ -37,6 +37,33 @@ describe("grandchildren that hold the pipes open:", function()
     assert.same({ "early\nlate\n", true }, { r.stdout, r.eof })
   end)
 
+  for way, options in pairs({ pipe = {}, terminal = { pty = true } }) do
+    on_each(it, "case 7: who asks again and again, a little each time, sees "
+      .. "the end of a " .. way, function(_, sb)
+      local p = sb:spawn("trap '' HUP; sleep 7903 & echo one", options)
+      local deadline, got = env.now() + 60, ""
+      repeat
+        local ok, chunk = pcall(p.read, p, { timeout = 0.02 })
+        if ok and chunk then
+          got = got .. chunk.data
+        elseif not ok then
+          assert.equal("PCO_ECALLTIMEOUT", chunk.code)
+        end
+        assert.is_true(env.now() < deadline, "it never ends")
+      until ok and not chunk
+      assert.equal("one", got:match("%w+"))
+      assert.same({ 0, false }, { p:wait().code, p:wait().eof })
+
+      local waited = sb:spawn("trap '' HUP; sleep 7903 & echo one", options)
+      local done, r
+      repeat
+        done, r = pcall(waited.wait, waited, { timeout = 0.02 })
+        assert.is_true(env.now() < deadline, "it never ends")
+      until done
+      assert.same({ 0, false }, { r.code, r.eof })
+    end)
+  end
+
   on_each(it, "case 8: the time limit bounds the call", function(_, sb)
     for _, command in ipairs({
       "sleep 7902 & wait", "setsid sleep 7902 & wait",

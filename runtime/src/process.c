@@ -303,11 +303,22 @@ static bool is_waited_for(const pco__stream *s) {
   return s->flowing && !s->given_up;
 }
 
-/* The clock runs after the exit, while somebody is willing to read. */
+static bool is_read(const pco__process *p) {
+  return is_waited_for(&p->streams[0]) || is_waited_for(&p->streams[1]);
+}
+
+static bool is_held(const pco__stream *s) {
+  return s->open && !s->given_up;
+}
+
+/* The clock runs after the exit from the moment on that somebody finds nothing
+ * to read.  It does not begin anew when he gives up waiting: who comes again
+ * and again, each time for less than `drain`, would never see the end. */
 static void set_drain_clock(pco__process *p) {
-  bool runs = p->has_exit && streams_open(p) && !p->error &&
-              (is_waited_for(&p->streams[0]) || is_waited_for(&p->streams[1]));
-  if (!runs)
+  bool held = p->has_exit && !p->error &&
+              (is_held(&p->streams[0]) || is_held(&p->streams[1]));
+  p->dry = held && (p->dry || is_read(p));
+  if (!p->dry)
     pco__timer_stop(p->loop, &p->drain_timer);
   else if (!p->drain_timer.index)
     pco__timer_start(p->loop, &p->drain_timer, p->drain);

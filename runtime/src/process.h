@@ -153,6 +153,7 @@ typedef struct pco__process {
   struct pco__task *reader_task; /* whose iterator; NULL on a portal */
   bool drain_asked; /* by poll: unclaimed output goes to the captures */
   pco__capture captures[2];
+  bool dry; /* after the exit: a reader has found nothing */
   pco__timer drain_timer;
   pco__timer patience; /* an exec that only captures looks at its output when
                           this is over or the command has ended */

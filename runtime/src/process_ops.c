@@ -122,6 +122,7 @@ void pco__op_fed(pco__op *op, pco__process *p) {
          o->chunks.bytes < most)
     pco__chunks_append(&o->chunks, pco__chunks_shift(&p->queue));
   o->ended = !o->chunks.count;
+  p->dry = p->dry && o->ended;
   if (o->ended)
     p->reader_open = false;
   pco__error *err = o->ended ? pco__process_error(p) : NULL;
