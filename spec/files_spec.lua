@@ -36,8 +36,28 @@ describe("messages", function()
       says("link: a symbolic link is in the way, which follow = false refuses",
         "SystemError", fn, fs, "link", { follow = false })
     end
-    local err = raises("InvalidArgumentError", fs.chmod, fs, "file", "755")
-    assert.truthy(err.message:find('tonumber("755", 8)', 1, true))
+    says('the mode 755 has octal digits, but Lua reads it in decimal: write '
+      .. '"755"', "InvalidArgumentError", fs.chmod, fs, "file", 755)
+    says('mode must be permission bits: octal digits such as "644", or a '
+      .. 'number from 0 to 4095 (got "rw-")', "InvalidArgumentError", fs.write,
+      fs, "file", "", { mode = "rw-" })
+    fs:chmod("file", "750")
+    assert.equal(488, fs:stat("file").mode)
+    local above = "; parents = true makes the directories above it"
+    says("no/x: no such file or directory" .. above, "NotFoundError", fs.write,
+      fs, "no/x", "")
+    says("no/x: no such file or directory" .. above, "NotFoundError", fs.mkdir,
+      fs, "no/x")
+    says("no/x: no such file or directory" .. above, "NotFoundError",
+      fs.symlink, fs, "file", "no/x")
+    says("no: no such file or directory", "NotFoundError", fs.read, fs, "no")
+    fs:write("other", "")
+    for _, fn in ipairs({ fs.rename, fs.copy }) do
+      says("other: file already exists; overwrite = true replaces it",
+        "AlreadyExistsError", fn, fs, "file", "other")
+    end
+    says('a name in env must be a string, as in env = {NAME = "value"} (got 1)',
+      "InvalidArgumentError", sb.exec, sb, { "true" }, { env = { "A=b" } })
     local process <close> = sb:spawn({ "sleep", "600" })
     says("the call did not end within 0.01 s", "TimeoutError", process.wait,
       process, { timeout = 0.01 })
@@ -130,34 +150,50 @@ describe("directories", function()
 end)
 
 describe("a walk", function()
-  -- It is for one task: who shares it may miss entries, and no more.
-  it("that tasks share gives what is there, nothing twice", function()
-    local portico = require("portico")
+  facades.in_task(it, "is for one task: who shares it is told", function(P, sb)
     local task = require("portico.task")
-    portico.run(function()
-      local sb <close> = portico.sandbox({ backend = "local" })
-      for i = 1, 27 do
-        sb.fs:write(("d/%d/%d/%d/f"):format(i % 3, i % 9, i), "",
-          { parents = true })
-      end
-      local untold = {}
-      for entry in sb.fs:walk("d") do
-        untold[entry.path] = true
-      end
-      local next_entry = sb.fs:walk("d")
-      local function take()
-        local entry = next_entry()
-        while entry do
-          assert.is_true(untold[entry.path])
-          untold[entry.path] = nil
-          entry = next_entry()
+    for i = 1, 3 do
+      sb.fs:write(("d/%d/f"):format(i), "", { parents = true })
+    end
+    local next_entry, told = sb.fs:walk("d"), 0
+    local entries = {}
+    local function take()
+      repeat
+        local ok, entry = pcall(next_entry)
+        if ok and entry then
+          entries[#entries + 1] = entry.path
+        elseif not ok then
+          assert.equal("PCO_EBUSY", entry.code)
+          assert.truthy(entry.message:find("a walk of its own", 1, true))
+          told = told + 1
+          P.sleep(0.01)
         end
-      end
-      assert.equal("d/0", next_entry().path)
-      assert.equal("d/0/0", next_entry().path)
-      task.all({ take, take, take })
-    end)
+      until ok and not entry
+    end
+    task.all({ take, take, take })
+    assert.is_true(told > 0)
+    assert.equal("d/1 d/1/f d/2 d/2/f d/3 d/3/f", table.concat(entries, " "))
+    -- A call that was given up is nobody's any more.
+    local again = sb.fs:walk("no", { timeout = 10 })
+    raises("NotFoundError", again)
+    assert.is_nil(again())
   end)
+end)
+
+describe("glob", function()
+  on_each(it, "takes braces and a bracket without an end as they are",
+    function(_, sb)
+      for _, name in ipairs({ "{a,b}", "a", "b", "[a", "c]" }) do
+        sb.fs:write(name, "")
+      end
+      for pattern, paths in pairs({
+        ["{a,b}"] = "{a,b}", ["{a*"] = "{a,b}", ["[a"] = "[a", ["[a*"] = "[a",
+        ["*]"] = "c]", ["[ab]"] = "a b", ["[!ab]"] = "", ["\\[a"] = "[a",
+        ["[b-a]"] = "",
+      }) do
+        assert.equal(paths, table.concat(sb.fs:glob(pattern), " "), pattern)
+      end
+    end)
 end)
 
 describe("special files", function()

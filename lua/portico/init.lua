@@ -560,7 +560,7 @@ end
 ---Changes the permission bits of a file or directory.
 ---@async
 ---@param path string
----@param mode integer 0 to 4095, such as tonumber("644", 8)
+---@param mode integer|string octal digits such as "644", or 0 to 4095
 ---@param options portico.FileOptions?
 function FileSystem:chmod(path, mode, options)
   return core.fs_chmod(self, path, mode, options)

@@ -73,6 +73,11 @@ static int check_options(const pco_create_opts *o, const plan *p,
   int rc = plugin_check_name(o->name, err);
   if (rc < 0)
     return rc;
+  if (pco_setting_get(o->settings, o->n_settings, "tmpdir"))
+    return plugin_fail(err, UV_EINVAL,
+                       "'tmpdir' is a setting of the backend, not of one "
+                       "sandbox: open(\"local\", {tmpdir = ...}), or "
+                       "sandbox{backend_settings = {tmpdir = ...}}");
   return pco_settings_check(o->settings, o->n_settings, known, err);
 }
 

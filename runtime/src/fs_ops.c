@@ -102,6 +102,31 @@ static pco__error *explain_link(const pco__fs_op *o, pco__error *err) {
   return clear;
 }
 
+/* The option of this call that would have helped, or NULL. */
+static const char *missing_option(const pco__fs_op *o, const pco__error *err) {
+  bool replaces = o->kind == PCO__FS_RENAME || o->kind == PCO__FS_COPY;
+  bool makes = o->kind == PCO__FS_WRITE || o->kind == PCO__FS_MKDIR ||
+               o->kind == PCO__FS_SYMLINK;
+  if (err->code == UV_EEXIST && replaces && !(o->flags & PCO_FS_REPLACE))
+    return "overwrite = true replaces it";
+  if (err->code == UV_ENOENT && makes && !(o->flags & PCO_FS_PARENTS))
+    return "parents = true makes the directories above it";
+  return NULL;
+}
+
+/* Adds it to the message.  Without memory it stays as it is. */
+static void add_option(const pco__fs_op *o, pco__error *err) {
+  const char *option = missing_option(o, err);
+  const char *text = err->message ? err->message : pco__code_text(err->code);
+  size_t size = option ? strlen(text) + strlen(option) + 3 : 0;
+  char *all = size ? malloc(size) : NULL;
+  if (!all)
+    return;
+  snprintf(all, size, "%s; %s", text, option);
+  free(err->message);
+  err->message = all;
+}
+
 void pco__fs_end(pco__fs_op *o, pco__error *err) {
   if (o->trouble) {
     pco__error_free(err);
@@ -119,10 +144,13 @@ void pco__fs_end(pco__fs_op *o, pco__error *err) {
       o->entries->type != PCO_SYMLINK)
     err = pco__error_new(UV_EINVAL, PCO_SOURCE_HOST, NULL,
                          "it is no symbolic link");
-  if (err)
+  if (err) {
     err = explain_link(o, err);
+    add_option(o, err);
+  }
   if (err && !err->path && o->path)
     err->path = strdup(o->path);
+  o->succeeded = !err;
   pco__op_complete(&o->op, err);
 }
 

@@ -80,7 +80,8 @@ typedef struct pco__fs_op {
   char *bytes; /* owned */
   size_t n_bytes;
   size_t cap_bytes;
-  bool found; /* exists */
+  bool found;     /* exists */
+  bool succeeded; /* it was completed without an error */
   pco__usage usage;
   struct pco__glob *glob; /* a reference */
   /* the doer's */

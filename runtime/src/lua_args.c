@@ -439,7 +439,9 @@ void pco__arg_command(lua_State *L, int idx, const char *operation,
 static char *env_entry(lua_State *L, const char *operation, pco__arena *arena) {
   size_t len = 0;
   if (lua_type(L, -2) != LUA_TSTRING)
-    pco__bad_argument(L, operation, "a name in env must be a string (got %s)",
+    pco__bad_argument(L, operation,
+                      "a name in env must be a string, as in env = {NAME = "
+                      "\"value\"} (got %s)",
                       pco__describe(L, -2));
   const char *name = lua_tolstring(L, -2, &len);
   if (len == 0 || strchr(name, '=') || strlen(name) != len)

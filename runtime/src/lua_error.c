@@ -115,6 +115,13 @@ static bool names(const char *text, const char *path) {
   return found && (strchr(path, '/') || strchr(":'\"", found[len]));
 }
 
+/* Whoever finds an argument wrong, we, a plugin or the kernel: it is one class,
+ * and scripts ask for one code. */
+static const char *code_of(const pco__error *err) {
+  bool bad = strcmp(pco__error_class(err), "InvalidArgumentError") == 0;
+  return pco__code_name(bad ? PCO_EINVAL : err->code);
+}
+
 /* Pushes one link of the chain. */
 static void push_link(lua_State *L, const pco__error *err) {
   lua_createtable(L, 0, 12);
@@ -126,7 +133,7 @@ static void push_link(lua_State *L, const pco__error *err) {
   else
     lua_pushfstring(L, "%s%s", text, remedy);
   lua_setfield(L, -2, "message");
-  pco__set_string(L, "code", pco__code_name(err->code));
+  pco__set_string(L, "code", code_of(err));
   pco__set_string(L, "path", err->path);
   pco__set_string(L, "limit", err->limit);
   pco__set_string(L, "source",

@@ -122,17 +122,44 @@ static void flag(lua_State *L, int options, pco__fs_op *o, const char *name,
     o->flags |= bit;
 }
 
-static void parse_mode(lua_State *L, int options, pco__fs_op *o) {
-  const char *name = o->op.cls->name;
-  uint64_t mode =
-      pco__opt_size(L, options, name, "mode", UINT64_MAX, UINT64_MAX);
-  if (mode == UINT64_MAX)
-    return;
-  if (mode > 07777)
-    pco__bad_argument(L, name,
-                      "mode must be permission bits, 0 to 4095, such as "
-                      "tonumber(\"644\", 8)");
+/* Digits of an octal number that somebody wrote as Lua reads them, in decimal:
+ * 755 is 01363.  Nobody means one of these, a sticky bit without the right to
+ * write or enter for the owner. */
+static bool looks_octal(lua_Integer mode) {
+  return mode >= 512 && mode <= 777 && mode / 10 % 10 < 8 && mode % 10 < 8;
+}
+
+/* The mode that the octal digits at idx say, or -1. */
+static lua_Integer octal_mode(lua_State *L, int idx) {
+  size_t len = 0;
+  const char *s = lua_tolstring(L, idx, &len);
+  bool octal = len > 0 && len <= 5 && strspn(s, "01234567") == len;
+  return octal ? strtol(s, NULL, 8) : -1;
+}
+
+/* Takes the mode at idx: a number, or octal digits as text. */
+static void take_mode(lua_State *L, int idx, pco__fs_op *o, const char *what) {
+  lua_Integer mode = lua_isinteger(L, idx)             ? lua_tointeger(L, idx)
+                     : lua_type(L, idx) == LUA_TSTRING ? octal_mode(L, idx)
+                                                       : -1;
+  if (lua_isinteger(L, idx) && looks_octal(mode))
+    pco__bad_argument(L, o->op.cls->name,
+                      "%s %d has octal digits, but Lua reads it in decimal: "
+                      "write \"%d\"",
+                      what, (int)mode, (int)mode);
+  if (mode < 0 || mode > 07777)
+    pco__bad_argument(L, o->op.cls->name,
+                      "%s must be permission bits: octal digits such as "
+                      "\"644\", or a number from 0 to 4095 (got %s)",
+                      what, pco__describe(L, idx));
   o->mode = (int32_t)mode;
+}
+
+static void parse_mode(lua_State *L, int options, pco__fs_op *o) {
+  if (!pco__get_option(L, options, "mode"))
+    return;
+  take_mode(L, lua_gettop(L), o, "mode");
+  lua_pop(L, 1);
 }
 
 /* A user or group at idx as text: a name or a number; "" for nil. */
@@ -260,13 +287,7 @@ static int fs_rename(lua_State *L) {
 static int fs_chmod(lua_State *L) {
   pco__fs_op *o =
       new_op(L, &pco__fs_chmod_class, PCO__FS_CHMOD, 4, plain_options);
-  lua_Integer mode = lua_isinteger(L, 3) ? lua_tointeger(L, 3) : -1;
-  if (mode < 0 || mode > 07777)
-    pco__bad_argument(L, o->op.cls->name,
-                      "the mode must be permission bits, 0 to 4095, such as "
-                      "tonumber(\"755\", 8) (got %s)",
-                      pco__describe(L, 3));
-  o->mode = (int32_t)mode;
+  take_mode(L, 3, o, "the mode");
   return pco__await(L, 5);
 }
 

@@ -32,12 +32,13 @@ typedef struct level {
 
 typedef struct pco__walk {
   level *top;
-  char *next;     /* the directory that is to be listed now; or NULL */
-  uint64_t depth; /* levels at most */
-  uint64_t n;     /* levels now */
-  size_t bytes;   /* of all entries */
-  uint32_t flags; /* for the first directory */
-  bool skips;     /* directories that may not be read */
+  char *next;       /* the directory that is to be listed now; or NULL */
+  uint64_t depth;   /* levels at most */
+  uint64_t n;       /* levels now */
+  size_t bytes;     /* of all entries */
+  uint32_t flags;   /* for the first directory */
+  bool skips;       /* directories that may not be read */
+  pco__op *listing; /* a reference: what the last caller waits for, or NULL */
 } pco__walk;
 
 /* ---- levels -------------------------------------------------------------- */
@@ -63,9 +64,16 @@ static void drop_level(pco__walk *w) {
   free(l);
 }
 
+static void end_listing(pco__walk *w) {
+  if (w->listing)
+    pco__op_unref(w->listing);
+  w->listing = NULL;
+}
+
 void pco__walk_free(pco__walk *w) {
   if (!w)
     return;
+  end_listing(w);
   while (w->top)
     drop_level(w);
   free(w->next);
@@ -146,8 +154,7 @@ static bool take_sorted(pco__fs_op *o, level *l) {
   return true;
 }
 
-/* A directory was listed: its entries come next.  Several tasks may have asked
- * for one each. */
+/* A directory was listed: its entries come next. */
 int pco__push_walk(lua_State *L, pco__op *op) {
   pco__fs_op *o = PCO_CONTAINER(op, pco__fs_op, op);
   pco__handle *it = pco__handle_at(L, 1);
@@ -156,6 +163,7 @@ int pco__push_walk(lua_State *L, pco__op *op) {
     lua_pushnil(L);
     return 1;
   }
+  end_listing(w);
   level *l = calloc(1, sizeof *l);
   char *path = strdup(o->path);
   if (!l || !path || !take_sorted(o, l)) {
@@ -195,7 +203,31 @@ static int list_next(lua_State *L, pco__handle *it) {
   op->timeout = it->timeout;
   free(w->next);
   w->next = NULL;
+  w->listing = op;
+  atomic_fetch_add(&op->refs, 1);
   return pco__await(L, 2);
+}
+
+/* True until the last caller has got what he waits for; what failed, or whose
+ * caller is gone, is nobody's any more. */
+static bool is_busy(const pco__walk *w) {
+  const pco__op *op = w->listing;
+  if (!op || atomic_load(&op->refs) == 1)
+    return false;
+  return atomic_load(&op->word) != PCO__OP_DONE ||
+         PCO_CONTAINER(op, const pco__fs_op, op)->succeeded;
+}
+
+/* Entries come in order, so there is one who waits for the next. */
+static void check_alone(lua_State *L, pco__walk *w) {
+  if (is_busy(w))
+    pco__raise(L,
+               pco__error_new(PCO_EBUSY, PCO_SOURCE_HOST, NULL,
+                              "another task waits for the next entry of this "
+                              "walk: give each a walk of its own, or one that "
+                              "walks and sends entries to the others"),
+               pco__fs_walk_class.name, 1);
+  end_listing(w);
 }
 
 int pco__walk_next(lua_State *L, pco__handle *it) {
@@ -210,6 +242,7 @@ int pco__walk_next(lua_State *L, pco__handle *it) {
                       "iterator.next", 1);
   if (!it->sync)
     pco__check_wait(L, &pco__fs_walk_class);
+  check_alone(L, it->walk);
   return it->walk->next ? list_next(L, it) : give(L, it);
 }
 

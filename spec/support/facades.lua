@@ -119,6 +119,8 @@ function facades.raises(class, fn, ...)
       .. tostring(results[2]), 2)
   elseif not errors.is(results[2], class) then
     error("expected " .. class .. ", got " .. tostring(results[2]), 2)
+  elseif errors.is(results[2], "InvalidArgumentError") then
+    assert(results[2].code == "PCO_EINVAL", results[2])
   end
   return results[2]
 end

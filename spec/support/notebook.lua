@@ -27,6 +27,12 @@ function Notebook:try(label, fn, ...)
     return nil
   end
   self:add(label, "raised " .. self.writer:value(results[2], {}))
+  if errors.is(results[2], "InvalidArgumentError")
+    and results[2].code ~= "PCO_EINVAL"
+  then
+    self.wrong[#self.wrong + 1] = label .. ": an InvalidArgumentError by "
+      .. "the code " .. tostring(results[2].code)
+  end
   return results[2]
 end
 

@@ -59,7 +59,7 @@ local native = {}
 ---@field fs_remove fun(self: table, path: string, options: table?)
 ---@field fs_rename fun(self: table, from: string, to: string, options: table?)
 ---@field fs_copy fun(self: table, from: string, to: string, options: table?)
----@field fs_chmod fun(self: table, path: string, mode: integer, opts: table?)
+---@field fs_chmod fun(self: table, path: string, mode: integer|string, opts: table?)
 ---@field fs_chown fun(self: table, path: string, user: any, group: any, o: any)
 ---@field fs_symlink fun(self: table, text: string, path: string, opts: table?)
 ---@field fs_readlink fun(self: table, path: string, options: table?): string

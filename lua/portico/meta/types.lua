@@ -109,7 +109,7 @@
 ---@field max_size integer? more is a LimitError; 64 MiB unless given
 
 ---@class portico.AppendFileOptions: portico.FileOptions
----@field mode integer? permission bits, whatever the umask
+---@field mode integer|string|nil permission bits, whatever the umask: "644"
 ---@field owner string|integer|nil "user", "user:group" or ":group"
 ---@field parents boolean? make missing directories above
 ---@field fsync boolean? return once it is on the disk
@@ -118,7 +118,7 @@
 ---@field atomic boolean? false: into the file itself, which keeps its links
 
 ---@class portico.MkdirOptions: portico.FileOptions
----@field mode integer? permission bits
+---@field mode integer|string|nil permission bits, such as "755"
 ---@field parents boolean? make missing ones above; existing is fine
 
 ---@class portico.RemoveOptions: portico.FileOptions

@@ -39,45 +39,46 @@ portable("FileSystem: bad arguments", function(_, sb, t)
   for _, name in ipairs({
     "read", "stat", "exists", "list", "mkdir", "remove",
   }) do
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs)
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, 5.5)
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "a\0b")
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "")
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "x",
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs)
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, 5.5)
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "a\0b")
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "")
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "x",
       { flolow = true })
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "x",
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "x",
       "options")
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "x",
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "x",
       { timeout = -1 })
   end
   for _, name in ipairs({ "write", "append" }) do
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "x")
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "x", {})
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "x", "",
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "x")
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "x", {})
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "x", "",
       { paernts = true })
-    t:raises("InvalidArgumentError", "PCO_EINVAL", name, fs[name], fs, "x", "",
+    t:raises("InvalidArgumentError", nil, name, fs[name], fs, "x", "",
       { mode = "rw" })
   end
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "rename", fs.rename, fs, "x")
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "rename", fs.rename, fs, "x",
+  t:raises("InvalidArgumentError", nil, "rename", fs.rename, fs, "x")
+  t:raises("InvalidArgumentError", nil, "rename", fs.rename, fs, "x",
     "y", { overwite = true })
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "offset", fs.read, fs, "x",
+  t:raises("InvalidArgumentError", nil, "offset", fs.read, fs, "x",
     { offset = -1 })
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "length", fs.read, fs, "x",
+  t:raises("InvalidArgumentError", nil, "length", fs.read, fs, "x",
     { length = 1.5 })
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "recursive", fs.remove, fs,
+  t:raises("InvalidArgumentError", nil, "recursive", fs.remove, fs,
     "x", { recursive = 1 })
 end)
 
 portable("FileSystem: bad arguments of what agents do", function(_, sb, t)
   local fs = sb.fs
   local function bad(label, fn, ...)
-    t:raises("InvalidArgumentError", "PCO_EINVAL", label, fn, fs, ...)
+    t:raises("InvalidArgumentError", nil, label, fn, fs, ...)
   end
   bad("chmod", fs.chmod, "x")
   bad("chmod", fs.chmod, "x", 4096)
   bad("chmod", fs.chmod, "x", -1)
-  bad("chmod", fs.chmod, "x", "644")
+  bad("chmod", fs.chmod, "x", "rw-")
+  bad("chmod", fs.chmod, "x", 644)
   bad("chown", fs.chown, "x")
   bad("chown", fs.chown, "x", true)
   bad("chown", fs.chown, "x", "a:b")
@@ -163,7 +164,7 @@ portable("FileSystem: walk", function(_, sb, t)
   t:note("over", missing(), missing.closed)
   t:try("a file", fs:walk("t/6.c"))
   local function bad(label, ...)
-    t:raises("InvalidArgumentError", "PCO_EINVAL", label, fs.walk, fs, ...)
+    t:raises("InvalidArgumentError", nil, label, fs.walk, fs, ...)
   end
   bad("no path")
   bad("empty", "")
@@ -238,6 +239,17 @@ add("FileSystem: chmod, chown", function(_, sb, t)
   t:note("mode", mode("d"))
   fs:chmod("f", 384)
   fs:symlink("f", "link")
+  for _, octal in ipairs({ "640", "0755", "1777", "0" }) do
+    fs:chmod("f", octal)
+    t:note("octal", octal, mode("f"))
+  end
+  for _, bad in ipairs({ 644, 755, 777, 4096, -1, 1.5, "u+x", "9", "",
+    "77777", true }) do
+    t:raises("InvalidArgumentError", nil, "bad", fs.chmod, fs, "f", bad)
+    t:raises("InvalidArgumentError", nil, "bad", fs.write, fs, "f", "",
+      { mode = bad })
+  end
+  t:note("still", mode("f"))
   t:try("through a link", fs.chmod, fs, "link", 416)
   t:note("mode", mode("f"))
   t:try("not through it", fs.chmod, fs, "link", 0, { follow = false })
@@ -273,7 +285,7 @@ add("FileSystem: copy", function(_, sb, t)
   t:raises("AlreadyExistsError", "EEXIST", "again", fs.copy, fs, "d/f", "c")
   t:try("overwrite", fs.copy, fs, "d/e/g", "c", { overwrite = true })
   t:note("new", fs:read("c"))
-  t:raises("InvalidArgumentError", "EINVAL", "itself", fs.copy, fs, "c", "c",
+  t:raises("InvalidArgumentError", nil, "itself", fs.copy, fs, "c", "c",
     { overwrite = true })
   t:try("a directory", fs.copy, fs, "d", "D")
   t:try("tree", fs.copy, fs, "d", "D", { recursive = true })
@@ -299,7 +311,7 @@ add("FileSystem: copy", function(_, sb, t)
   t:note("link", fs:readlink("l"))
   t:try("what it leads to", fs.copy, fs, "d/e/link", "m")
   t:note("type", fs:stat("m", { follow = false }).type, fs:read("m"))
-  t:raises("InvalidArgumentError", "EINVAL", "into itself", fs.copy, fs, "d",
+  t:raises("InvalidArgumentError", nil, "into itself", fs.copy, fs, "d",
     "d/e/d", { recursive = true })
   t:raises("NotFoundError", "ENOENT", "missing", fs.copy, fs, "no", "x")
   t:raises("NotFoundError", "ENOENT", "no parent", fs.copy, fs, "c", "x/y/z")
@@ -308,9 +320,9 @@ add("FileSystem: copy", function(_, sb, t)
   t:try("onto the root", fs.copy, fs, "d", ".",
     { recursive = true, overwrite = true })
   sb:exec("mkfifo d/e/fifo"):check()
-  t:raises("InvalidArgumentError", "EINVAL", "a FIFO", fs.copy, fs, "d", "n",
+  t:raises("InvalidArgumentError", nil, "a FIFO", fs.copy, fs, "d", "n",
     { recursive = true })
-  t:raises("InvalidArgumentError", "EINVAL", "a FIFO", fs.copy, fs, "d", "D",
+  t:raises("InvalidArgumentError", nil, "a FIFO", fs.copy, fs, "d", "D",
     { recursive = true, overwrite = true })
   t:note("none", fs:exists("n"), fs:exists("x"), leftovers())
   sb:exec("truncate -s 64M sparse; printf data >> sparse; cp d/f big; "
@@ -334,8 +346,8 @@ add("FileSystem: symlink, readlink", function(_, sb, t)
   t:try("parents", fs.symlink, fs, "/", "a/b/link", { parents = true })
   t:try("readlink", fs.readlink, fs, "a/b/link")
   fs:write("f", "")
-  t:raises("InvalidArgumentError", "EINVAL", "a file", fs.readlink, fs, "f")
-  t:raises("InvalidArgumentError", "EINVAL", "directory", fs.readlink, fs, ".")
+  t:raises("InvalidArgumentError", nil, "a file", fs.readlink, fs, "f")
+  t:raises("InvalidArgumentError", nil, "directory", fs.readlink, fs, ".")
   t:raises("NotFoundError", "ENOENT", "missing", fs.readlink, fs, "no")
   if t.backend == "local" then
     t:raises("PermissionError", "EACCES", "outside", fs.symlink, fs, "x",
