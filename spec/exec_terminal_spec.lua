@@ -13,7 +13,8 @@ end
 -- An outer terminal of 24 lines and 80 columns: terminal.py PATTERN ACTION ...
 -- -- COMMAND types TEXT ("type=TEXT"), resizes ("size=ROWS,COLS") or sends a
 -- signal ("kill=NUMBER") once PATTERN was shown behind the last one. Prints
--- what was shown, the exit code, and whether the modes are as they were.
+-- what was shown, the exit code, and whether the modes are as they were. Where
+-- nothing is shown for long it hangs up.
 local TERMINAL = [[
 import fcntl, os, pty, select, signal, struct, sys, termios
 at = sys.argv.index("--")
@@ -29,7 +30,7 @@ resize(24, 80)
 before = termios.tcgetattr(fd)
 os.write(go, b"x")
 shown, seen = b"", 0
-while select.select([fd], [], [], 30)[0]:
+while select.select([fd], [], [], 240)[0]:
     try:
         data = os.read(fd, 65536)
     except OSError:
@@ -45,6 +46,8 @@ while select.select([fd], [], [], 30)[0]:
             resize(*map(int, value.split(",")))
         else:
             os.kill(pid, int(value))
+else:
+    os.kill(pid, signal.SIGKILL)
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 same = termios.tcgetattr(fd) == before
 print(shown.decode().replace("\r\n", "\n") + "<%d, %s>" % (code,

@@ -11,7 +11,8 @@ local BIN = assert(os.getenv("PORTICO_BIN"),
 
 -- Shell text that is put before every script: $exec is `portico exec`, with the
 -- signals as a program in the foreground has them, $dir an empty directory
--- with the fifos a and b. Whatever hangs is ended after a minute.
+-- with the fifos a and b. Whatever hangs is ended after five minutes: where a
+-- hundred others want the processor, a second takes a minute.
 local PRELUDE = [[
 exec="env --default-signal=INT,TERM,HUP,QUIT,PIPE portico exec --backend %s"
 dir=%s; cd "$dir"; mkfifo a b
@@ -24,8 +25,8 @@ function exec_command.sh(backend, script, ...)
   env.write(dir .. "/script", PRELUDE:format(backend.name, env.quoted(dir))
     .. script:format(...))
   local path = env.quoted(BIN:match("^(.*)/"))
-  local output, code = env.sh(("PATH=%s:$PATH timeout -k 5 60 sh %s </dev/null "
-    .. "2>&1"):format(path, env.quoted(dir .. "/script")))
+  local output, code = env.sh(("PATH=%s:$PATH timeout -k 5 300 sh %s "
+    .. "</dev/null 2>&1"):format(path, env.quoted(dir .. "/script")))
   env.rmdir(dir)
   return output, code
 end
