@@ -369,13 +369,22 @@ describe("the options of portico exec", function()
 end)
 
 describe("the examples of portico exec", function()
-  backends.it(it, backends.bwrap, "print what they should", function()
-    local path = env.quoted(assert(os.getenv("PORTICO_BIN")):match("^(.*)/"))
-    assert.same({ "Linux\napple\nso far\nexit code 124\nyou, in /tmp\n"
-      .. "no secrets here\n", 0 },
-      { env.sh("PATH=" .. path .. ":$PATH sh examples/sandboxed_commands.sh "
-        .. "</dev/null 2>&1") })
-  end)
+  for name, expected in pairs({
+    sandboxed_commands = "Linux\napple\nso far\nexit code 124\n"
+      .. "you, in /tmp\nno secrets here\n",
+    limited_pipeline = "the sum is 500500\nit wanted more disk than it may "
+      .. "have\n> working\n> exit code 124\n",
+  }) do
+    backends.it(it, backends.bwrap, name .. " prints what it should",
+      function()
+        local path = env.quoted(assert(os.getenv("PORTICO_BIN"))
+          :match("^(.*)/"))
+        assert.same({ expected, 0 }, {
+          env.sh(("PATH=%s:$PATH sh examples/%s.sh </dev/null 2>&1")
+            :format(path, name)),
+        })
+      end)
+  end
 
   it("leave nothing behind", nothing_left)
 end)
