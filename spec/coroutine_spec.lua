@@ -189,6 +189,96 @@ function shared.yields_across_pcall_and_metamethods(co)
   assert.same({ true, "x", "sum", "value" }, { f("value") })
 end
 
+-- Each metamethod and each iterator tells its name to the consumer.
+function shared.yields_in_every_metamethod(co)
+  local function told(name, value)
+    return function()
+      co.yield(name)
+      return value
+    end
+  end
+  local names = {
+    "add", "sub", "mul", "div", "idiv", "mod", "pow", "unm", "band", "bor",
+    "bxor", "shl", "shr", "bnot", "concat", "len", "index", "call", "eq", "lt",
+    "le", "newindex",
+  }
+  local meta = {}
+  for _, name in ipairs(names) do
+    meta["__" .. name] = told(name, name)
+  end
+  local a, b = setmetatable({}, meta), setmetatable({}, meta)
+  local results
+  local f = co.wrap(function()
+    results = {
+      a + 1, 1 - a, a * b, a / 1, a // 1, a % 1, a ^ 1, -a, a & 1, 1 | a, a ~ b,
+      a << 1, a >> 1, ~a, a .. "x", #a, a.key, a(), a == b, a < b, a <= b,
+    }
+    a.key = 1
+    for _ in told("iterator") do
+      error("it gave nothing")
+    end
+    return "end"
+  end)
+  for _, name in ipairs(names) do
+    assert.equal(name, f())
+  end
+  assert.equal("iterator", f())
+  assert.equal("end", f())
+  for i, name in ipairs({ table.unpack(names, 1, 18) }) do
+    assert.equal(name, results[i])
+  end
+  assert.same({ true, true, true }, { table.unpack(results, 19) })
+end
+
+function shared.hooks_and_locals(co)
+  local thread = co.create(function(given)
+    local kept = given
+    co.yield(kept)
+    return 20
+  end)
+  local events = {}
+  debug.sethook(thread, function(event) events[#events + 1] = event end, "clr")
+  assert.same({ true, 10 }, { co.resume(thread, 10) })
+  assert.same({ "kept", 10 }, { debug.getlocal(thread, 1, 2) })
+  assert.same({ true, 20 }, { co.resume(thread) })
+  assert.same({ "call", "line", "line", "call", "return", "line", "return" },
+    events)
+end
+
+-- `<close>` of an error that pcall catches in a coroutine: the last error
+-- counts, and what closes may yield.
+function shared.closing_in_pcall(co)
+  local log = {}
+  local function closing(raise)
+    return setmetatable({}, {
+      __close = function(_, err)
+        log[#log + 1] = err
+        co.yield("closing")
+        error(raise, 0)
+      end,
+    })
+  end
+  local f = co.wrap(function()
+    return pcall(function()
+      local _ <close> = closing("second")
+      local _ <close> = closing("first")
+      error("body", 0)
+    end)
+  end)
+  assert.equal("closing", f())
+  assert.equal("closing", f())
+  assert.same({ false, "second" }, { f() })
+  assert.same({ "body", "first" }, log)
+end
+
+function shared.too_many_results(co)
+  local ok, err = co.resume(co.create(function()
+    return table.unpack({}, 1, 999990)
+  end))
+  assert.is_false(ok)
+  assert.truthy(err:find("too many results", 1, true), err)
+end
+
 function shared.yields_where_none_is_possible(co)
   local f = co.wrap(function()
     assert.is_false(pcall(table.sort, { 1, 2, 3 }, co.yield))
