@@ -106,19 +106,42 @@ describe("cancelling", function()
           end
         end)
       end
-      -- A spawn that is cancelled does not wait for the agent to answer; what
-      -- it may have started is killed.
-      task.timeout(10, function()
-        while #sandbox:processes() > 0
-          or #env.pgrep({ "sleep", "271832.5" }) > 0
-        do
-          task.sleep(0.01)
-        end
-      end)
+      -- A spawn that is cancelled waits for the end of what it started.
+      assert.same({}, env.pgrep({ "sleep", "271832.5" }))
+      assert.same({}, sandbox:processes())
       for _, entry in ipairs(sandbox.fs:list(".")) do
         assert.truthy(entry.name:find("^f%d+$"), entry.name)
         assert.equal(1 << 16, entry.size)
       end
+    end)
+
+  in_task(it, "spawn tells what was started, and that it was killed",
+    function(_, sandbox)
+      local started
+      for i = 0, 200 do
+        task.scope(function(scope)
+          local t = scope:spawn(sandbox.spawn, sandbox,
+            { "sleep", "271834.5" })
+          -- Runs of the loop later: before, while and after it is started.
+          for _ = 1, i % 20 do
+            task.checkpoint()
+          end
+          t:cancel("not needed")
+          local ok, result = t:pawait()
+          if ok then
+            result:close()
+          else
+            assert.equal("not needed", result.reason)
+          end
+          started = started or not ok and result.result
+        end)
+        assert.same({}, env.pgrep({ "sleep", "271834.5" }))
+        if started then
+          break
+        end
+      end
+      assert.equal("killed", started.reason)
+      assert.equal("SIGKILL", started.signal)
     end)
 
   -- What would be left is found by the last test.

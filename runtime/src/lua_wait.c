@@ -431,7 +431,9 @@ static void add_partial(lua_State *L, pco__op *op) {
     argv = e->opts.argv;
     r = e->result;
   } else if (cls->push == pco__spawn_class.push) {
-    argv = PCO_CONTAINER(op, pco__process_op, op)->opts.argv;
+    const pco__process_op *o = PCO_CONTAINER(op, pco__process_op, op);
+    argv = o->opts.argv;
+    r = o->result;
   } else if (cls->push == pco__wait_class.push || pco__is_wait_for(op)) {
     pco__process_op *o = PCO_CONTAINER(op, pco__process_op, op);
     argv = o->process->argv;

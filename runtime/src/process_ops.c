@@ -60,20 +60,51 @@ void pco__op_spawned(pco__op *op, pco__process *p) {
   pco__op_complete(op, NULL);
 }
 
-/* Whenever it starts, it is killed; nobody waits for a silent agent. */
-static void spawn_cancel(pco__op *op) {
-  pco__sandbox *sb = op_of(op)->sandbox;
+/* The end of the cancelled spawn, of whose process nobody has a handle. */
+static void spawn_killed(pco__op *op, pco__process *p) {
+  pco__process_op *o = op_of(op);
+  if (pco__process_ended(p) && !p->failed)
+    o->result = pco__result_ref(pco__process_result(p));
+  pco__error *err = pco__process_error(p);
+  if (!err)
+    err = pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL);
+  pco__op_complete(op, err);
+}
+
+/* The agent is silent, or the tree cannot be killed: nobody waits for that. */
+static void on_spawn_grace(pco__timer *timer) {
+  pco__op *op = PCO_CONTAINER(timer, pco__op, timer);
+  spawn_killed(op, op_of(op)->process);
+}
+
+static pco__process *spawned_by(const pco__op *op, pco__sandbox *sb) {
   for (pco__node *n = sb->processes.next; n != &sb->processes; n = n->next) {
     pco__process *p = PCO_CONTAINER(n, pco__process, node);
-    if (p->spawn_op != op)
-      continue;
-    p->spawn_op = NULL;
-    p->released = true;
-    pco__process_kill(p, 0, PCO_REASON_KILLED);
-    break;
+    if (p->spawn_op == op)
+      return p;
   }
-  pco__op_complete(op,
-                   pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
+  return NULL;
+}
+
+/* Whenever it starts, it is killed, and the op ends with it, within the grace.
+ * What it has written is the partial result. */
+static void spawn_cancel(pco__op *op) {
+  pco__process_op *o = op_of(op);
+  pco__process *p = spawned_by(op, o->sandbox);
+  uint64_t wait = o->opts.grace;
+  if (!p)
+    return; /* it is being completed */
+  p->spawn_op = NULL;
+  pco__process_ref(p);
+  o->process = p;
+  p->drain_asked = true;
+  pco__list_append(&p->killers, &op->owner_node);
+  pco__process_kill(p, 0, PCO_REASON_KILLED);
+  op->timer.fn = on_spawn_grace;
+  if (wait < PCO__DEFAULT_GRACE_NS)
+    wait = PCO__DEFAULT_GRACE_NS;
+  if (pco__timer_start(op->loop, &op->timer, wait) < 0)
+    spawn_killed(op, p);
 }
 
 const pco__op_class pco__spawn_class = {.name = "spawn",
@@ -387,6 +418,10 @@ static pco__error *survivors_error(const pco__process *p) {
 void pco__op_killed(pco__op *op, pco__process *p) {
   pco__process_op *o = op_of(op);
   bool closing = op->cls == &pco__process_close_class;
+  if (op->cls == &pco__spawn_class) {
+    spawn_killed(op, p);
+    return;
+  }
   if (!p->failed)
     o->result = pco__result_ref(pco__process_result(p));
   /* Closing what is gone is no error; what could not be killed is one. */
