@@ -273,7 +273,7 @@ end
 
 function shared.too_many_results(co)
   local ok, err = co.resume(co.create(function()
-    return table.unpack({}, 1, 999990)
+    return table.unpack({}, 1, 999999)
   end))
   assert.is_false(ok)
   assert.truthy(err:find("too many results", 1, true), err)

@@ -72,8 +72,9 @@ build() {
     cd "$folder/src/src"
     rm -f luac.c
     mv lua.c ..
+    echo 'LUA_5.4 { *; };' >map # as Debian's, which programs ask for
     ${CC:-cc} -O2 -fPIC -shared -DLUA_USE_LINUX -DLUA_COMPAT_5_3 \
-      -Wl,-soname,liblua5.4.so.0 -o ../../new/lib/liblua5.4.so.0 ./*.c -lm
+      -Wl,-soname,liblua5.4.so.0,--version-script=map -o ../../new/lib/liblua5.4.so.0 ./*.c -lm
     # shellcheck disable=SC2016 # the loader is to see that
     ${CC:-cc} -O2 -I. -DLUA_USE_LINUX -o ../../new/bin/lua5.4 ../lua.c \
       -L../../new/lib -l:liblua5.4.so.0 -Wl,-rpath,'$ORIGIN/../lib'
