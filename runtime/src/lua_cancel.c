@@ -421,6 +421,42 @@ bool pco__scope_cancel(lua_State *L, pco__scope *scope, int code) {
   return pco__scope_cancel_plain(scope, code);
 }
 
+/* (the pco__cancel as a light userdata, reason) */
+static int keep_at(lua_State *L) {
+  lua_rawsetp(L, LUA_REGISTRYINDEX, lua_touserdata(L, 1));
+  return 0;
+}
+
+/* keep_reason without memory: there is none then. */
+static void keep_if_possible(lua_State *L, pco__cancel *c) {
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pushlightuserdata(L, c);
+  lua_insert(L, -2);
+  if (!pco__protected(L, keep_at, 2, 0))
+    lua_pop(L, 1);
+}
+
+void pco__task_cancel_anyhow(lua_State *L, pco__task *task, int code) {
+  if (task->ended || task->cancel.code) {
+    lua_pop(L, 1);
+    return;
+  }
+  keep_if_possible(L, &task->cancel);
+  pco__task_cancel_plain(task, code);
+}
+
+void pco__scope_cancel_anyhow(lua_State *L, pco__scope *scope, int code) {
+  if (!scope->owner || !may_cancel(&scope->cancel, code)) {
+    lua_pop(L, 1);
+    return;
+  }
+  keep_if_possible(L, &scope->cancel);
+  pco__scope_cancel_plain(scope, code);
+}
+
 void pco__force(pco__task *task, int code) {
   if (task->wait == PCO__NO_WAIT || task->wait == PCO__WAITS_SCOPE ||
       task->wait == PCO__WAITS_OP)

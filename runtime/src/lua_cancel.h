@@ -27,6 +27,10 @@ void pco__add_reason(lua_State *L, pco__task *task);
  * of L, which is popped. */
 bool pco__task_cancel(lua_State *L, pco__task *task, int code);
 bool pco__scope_cancel(lua_State *L, pco__scope *scope, int code);
+/* The same for the scheduler: never raises.  Without memory for the reason it
+ * is done without one. */
+void pco__task_cancel_anyhow(lua_State *L, pco__task *task, int code);
+void pco__scope_cancel_anyhow(lua_State *L, pco__scope *scope, int code);
 /* The same from where there is no Lua: without a reason. */
 bool pco__task_cancel_plain(pco__task *task, int code);
 bool pco__scope_cancel_plain(pco__scope *scope, int code);

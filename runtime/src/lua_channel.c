@@ -94,13 +94,16 @@ static pco__task *first_of(const pco__node *queue) {
   return PCO_CONTAINER(queue->next, pco__task, node);
 }
 
-/* Who waits first to send may do so. */
+/* A value is about to be taken: who waits first to send may do so.  If there is
+ * no memory for that, nothing has happened. */
 static void let_send(lua_State *L, channel *c) {
-  if (pco__list_empty(&c->senders) || stored(c) >= c->capacity)
+  if (pco__list_empty(&c->senders) || stored(c) > c->capacity)
     return;
   pco__task *sender = first_of(&c->senders);
-  push_value(L, sender);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &sender->target);
   store(L, c);
+  lua_pushnil(L);
+  pco__task_set_value(L, sender);
   pco__task_grant(sender);
 }
 
@@ -176,8 +179,8 @@ static int channel_send(lua_State *L) {
 /* Pushes a value if there is one. */
 static bool receive_now(lua_State *L, channel *c) {
   if (stored(c) > 0) {
-    take(L, c);
     let_send(L, c);
+    take(L, c);
     return true;
   }
   if (pco__list_empty(&c->senders))

@@ -165,9 +165,23 @@ static void push_traceback(lua_State *L, int level) {
     pco__outer_traceback(L, lua, L);
 }
 
+static int new_chain(lua_State *L) {
+  push_chain(L, (const pco__error *)lua_touserdata(L, 1));
+  return 1;
+}
+
+bool pco__protected(lua_State *L, lua_CFunction fn, int n_args, int n_results) {
+  lua_pushcfunction(L, fn);
+  lua_insert(L, -n_args - 1);
+  return lua_pcall(L, n_args, n_results, 0) == LUA_OK;
+}
+
 void pco__push_error(lua_State *L, pco__error *err, const char *operation) {
-  push_chain(L, err);
+  lua_pushlightuserdata(L, err);
+  bool made = pco__protected(L, new_chain, 1, 1);
   pco__error_free(err);
+  if (!made)
+    lua_error(L); /* out of memory */
   pco__set_string(L, "operation", operation);
   push_where(L);
   lua_setfield(L, -2, "where");

@@ -18,6 +18,10 @@ int pco__raise_new(lua_State *L, int code, const char *operation,
 void pco__add_context(lua_State *L, int self);
 /* True if the value at idx is an error object of Portico. */
 bool pco__is_error(lua_State *L, int idx);
+/* Calls fn, which has no upvalues, with the n_args values on top; they are
+ * replaced by its results or, if it raises (false), by the error.  Never raises
+ * itself: for what must go on without memory. */
+bool pco__protected(lua_State *L, lua_CFunction fn, int n_args, int n_results);
 /* Message handler: adds a traceback to an error object that has none. */
 int pco__traceback_handler(lua_State *L);
 /* Finds the first Lua frame outside of Portico's own files on the stack of co;

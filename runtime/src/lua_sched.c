@@ -303,10 +303,25 @@ static int task_checkpoint(lua_State *L) {
 
 /* ---- resuming ------------------------------------------------------------ */
 
+typedef struct failure {
+  int code;
+  const char *operation;
+  const char *text;
+} failure;
+
+static int new_failure(lua_State *L) {
+  const failure *f = (const failure *)lua_touserdata(L, 1);
+  pco__push_error(L,
+                  pco__error_new(f->code, PCO_SOURCE_HOST, NULL, "%s", f->text),
+                  f->operation);
+  return 1;
+}
+
 static void fail(lua_State *L, pco__task *task, int code, const char *operation,
                  const char *text) {
-  pco__push_error(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, "%s", text),
-                  operation);
+  failure f = {.code = code, .operation = operation, .text = text};
+  lua_pushlightuserdata(L, &f);
+  pco__protected(L, new_failure, 1, 1); /* else out of memory is the error */
   pco__task_fail(L, task);
 }
 
@@ -321,9 +336,16 @@ static void stray_yield(lua_State *L, pco__task *task) {
        "is nobody to yield to");
 }
 
+static int new_cancel_error(lua_State *L) {
+  pco__task *task = (pco__task *)lua_touserdata(L, 1);
+  pco__push_cancel_error(L, pco__cancelled(task), "spawn");
+  return 1;
+}
+
 /* It was cancelled before it began: it never does. */
 static void never_begin(lua_State *L, pco__task *task) {
-  pco__push_cancel_error(L, pco__cancelled(task), "spawn");
+  lua_pushlightuserdata(L, task);
+  pco__protected(L, new_cancel_error, 1, 1);
   pco__task_fail(L, task);
 }
 
@@ -382,20 +404,27 @@ static void resume(lua_State *L, pco__task *task) {
   }
 }
 
+/* (task as a light userdata, seconds) */
+static int log_slow(lua_State *L) {
+  pco__task *task = (pco__task *)lua_touserdata(L, 1);
+  pco__push_doing(L, task);
+  pco__task_push_name(L, task);
+  pco__log_write(&task->lua->runtime.log, PCO_LOG_WARNING,
+                 "%s ran for %.1f s without waiting, while all other tasks "
+                 "waited for it; now: %s (task.checkpoint() lets them run)",
+                 lua_tostring(L, -1), lua_tonumber(L, 2), lua_tostring(L, -2));
+  return 0;
+}
+
 /* Tells of a task that kept all others waiting. */
 static void tell_slow(lua_State *L, pco__task *task, uint64_t ns) {
-  pco__lua *lua = task->lua;
   if (task->ended || task->slow_told)
     return;
   task->slow_told = true;
-  pco__push_doing(L, task);
-  pco__task_push_name(L, task);
-  pco__log_write(&lua->runtime.log, PCO_LOG_WARNING,
-                 "%s ran for %.1f s without waiting, while all other tasks "
-                 "waited for it; now: %s (task.checkpoint() lets them run)",
-                 lua_tostring(L, -1), (double)ns / (double)NS_PER_S,
-                 lua_tostring(L, -2));
-  lua_pop(L, 2);
+  lua_pushlightuserdata(L, task);
+  lua_pushnumber(L, (double)ns / (double)NS_PER_S);
+  if (!pco__protected(L, log_slow, 2, 0))
+    lua_pop(L, 1); /* there is no memory to tell it with */
 }
 
 /* Tasks whose ops have something become ready. */
@@ -480,14 +509,20 @@ static void cancel_roots(lua_State *L, pco__lua *lua, int code) {
     if (task->scope)
       continue;
     lua_pushvalue(L, -1);
-    pco__task_cancel(L, task, code);
+    pco__task_cancel_anyhow(L, task, code);
   }
   lua_pop(L, 1);
 }
 
+static int new_deadlock(lua_State *L) {
+  pco__push_deadlock(L, (pco__lua *)lua_touserdata(L, 1));
+  return 1;
+}
+
 /* Nothing can wake any task.  False: nor can this. */
 static bool break_deadlock(lua_State *L, pco__lua *lua) {
-  pco__push_deadlock(L, lua);
+  lua_pushlightuserdata(L, lua);
+  pco__protected(L, new_deadlock, 1, 1);
   cancel_roots(L, lua, PCO_EDEADLOCK);
   if (is_any_ready(lua) || lua->n_outside > 0)
     return true;
@@ -561,7 +596,10 @@ static int drive(lua_State *L, pco__lua *lua) {
 /* Gives the ended task's results to L; raises its error. */
 static int give_results(lua_State *L, pco__task *task) {
   int n = task->n_args - 1;
-  luaL_checkstack(L, n + 3, "too many results");
+  if (!lua_checkstack(L, n + 3)) {
+    pco__task_free(L, task);
+    return luaL_error(L, "too many results");
+  }
   lua_xmove(task->co, L, n);
   pco__task_free(L, task);
   return task->failed ? lua_error(L) : n;
@@ -583,6 +621,37 @@ static int raise_unfinished(lua_State *L, int rc) {
                     "run", 0);
 }
 
+typedef struct driven {
+  pco__lua *lua;
+  int rc;
+} driven;
+
+static int drive_protected(lua_State *L) {
+  driven *d = (driven *)lua_touserdata(L, 1);
+  d->rc = drive(L, d->lua);
+  return 0;
+}
+
+/* drive(), and no error gets past it: what the scheduler does itself needs no
+ * memory, but what it tells a logger may.  Then all tasks are cancelled, and
+ * that error, which is left on L, is what run() raises. */
+static bool drive_to_the_end(lua_State *L, pco__lua *lua, int *rc) {
+  driven d = {.lua = lua};
+  lua->driving = true;
+  lua_pushlightuserdata(L, &d);
+  bool good = pco__protected(L, drive_protected, 1, 0);
+  if (!good) {
+    lua_pushnil(L);
+    cancel_roots(L, lua, PCO_ECANCELED);
+    lua_pushlightuserdata(L, &d);
+    if (!pco__protected(L, drive_protected, 1, 0))
+      lua_pop(L, 1); /* the first error counts */
+  }
+  lua->driving = false;
+  *rc = d.rc;
+  return good;
+}
+
 /* Makes a task of the function below n_args arguments, and drives it. */
 static int run_root(lua_State *L, pco__lua *lua, int n_args) {
   pco__loop *loop;
@@ -590,13 +659,15 @@ static int run_root(lua_State *L, pco__lua *lua, int n_args) {
   if (rc < 0)
     pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL), "run", 0);
   pco__task *root = pco__task_new(L, lua, n_args, NULL); /* stays on L */
-  lua->driving = true;
-  rc = drive(L, lua);
-  lua->driving = false;
-  if (!root->ended) {
+  bool good = drive_to_the_end(L, lua, &rc);
+  if (!root->ended)
     root->orphan = true;
+  else if (!good)
+    pco__task_free(L, root);
+  if (!good)
+    return lua_error(L);
+  if (!root->ended)
     return raise_unfinished(L, rc);
-  }
   if (rc == PCO_EINTERRUPTED && !root->failed) { /* it ended all the same */
     pco__task_free(L, root);
     pco__raise(L, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL), "run", 0);

@@ -111,6 +111,13 @@ static void forget(lua_State *L, const pco__scope *scope) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, scope);
 }
 
+/* Those that failed are let go.  After an error in raising their errors the
+ * garbage collector comes here. */
+static void free_failed(lua_State *L, pco__scope *scope) {
+  for (pco__node *n; (n = pco__list_shift(&scope->failed)) != NULL;)
+    pco__task_free(L, PCO_CONTAINER(n, pco__task, sibling));
+}
+
 /* Its children are cancelled and belong to nobody; failed ones are let go. */
 static void abandon(pco__scope *scope) {
   lua_State *L = scope->lua->main;
@@ -125,8 +132,7 @@ static void abandon(pco__scope *scope) {
     child->orphan = true;
     pco__task_cancel_plain(child, PCO_ECANCELED);
   }
-  for (pco__node *n; (n = pco__list_shift(&scope->failed)) != NULL;)
-    pco__task_free(L, PCO_CONTAINER(n, pco__task, sibling));
+  free_failed(L, scope);
 }
 
 void pco__abandon_scopes(pco__task *task, const lua_State *co) {
@@ -140,19 +146,33 @@ void pco__abandon_scopes(pco__task *task, const lua_State *co) {
 /* Its frame is gone with the coroutine, which somebody has closed. */
 static int scope_gc(lua_State *L) {
   pco__scope *scope = (pco__scope *)lua_touserdata(L, 1);
-  if (scope->owner && scope->lua->main)
+  if (scope->lua->main && scope->owner)
     abandon(scope);
+  if (scope->lua->main)
+    free_failed(L, scope);
   return 0;
 }
 
 /* ---- children ------------------------------------------------------------ */
 
-/* The rest of a scope is cancelled because of what is on top of L. */
+/* (error, why as a light userdata): a text about both. */
+static int explain(lua_State *L) {
+  pco__push_description(L, 1);
+  lua_pushfstring(L, "%s: %s", (const char *)lua_touserdata(L, 2),
+                  lua_tostring(L, -1));
+  return 1;
+}
+
+/* The rest of a scope is cancelled because of what is on top of L; without
+ * memory it is not told so. */
 static void cancel_rest(lua_State *L, pco__scope *scope, const char *why) {
-  pco__push_description(L, -1);
-  lua_pushfstring(L, "%s: %s", why, lua_tostring(L, -1));
-  lua_remove(L, -2);
-  pco__scope_cancel(L, scope, PCO_ECANCELED);
+  lua_pushvalue(L, -1);
+  lua_pushlightuserdata(L, (void *)why);
+  if (!pco__protected(L, explain, 2, 1)) {
+    lua_pop(L, 1);
+    lua_pushnil(L);
+  }
+  pco__scope_cancel_anyhow(L, scope, PCO_ECANCELED);
 }
 
 static void child_failed(lua_State *L, pco__scope *scope, pco__task *task) {
@@ -213,10 +233,11 @@ static void push_others(lua_State *L, pco__scope *scope, int first, int body) {
     lua_pushvalue(L, body);
     add_other(L, others);
   }
-  for (pco__node *n; (n = pco__list_shift(&scope->failed)) != NULL;) {
-    pco__task *task = PCO_CONTAINER(n, pco__task, sibling);
+  while (!pco__list_empty(&scope->failed)) {
+    pco__task *task = PCO_CONTAINER(scope->failed.next, pco__task, sibling);
     pco__task_results(L, task);
     add_other(L, others);
+    pco__list_remove(&task->sibling); /* after all that may raise */
     pco__task_free(L, task);
   }
   lua_settop(L, others);
@@ -352,14 +373,15 @@ static int give_all(lua_State *L) {
 }
 
 static int give_first(lua_State *L, pco__scope *scope) {
-  for (pco__node *n; (n = pco__list_shift(&scope->failed)) != NULL;) {
-    pco__task *task = PCO_CONTAINER(n, pco__task, sibling);
+  while (!pco__list_empty(&scope->failed)) {
+    pco__task *task = PCO_CONTAINER(scope->failed.next, pco__task, sibling);
     pco__task_results(L, task);
     pco__push_description(L, -1);
     pco__log_write(&scope->lua->runtime.log, PCO_LOG_INFO,
                    "task.first: one that did not win failed: %s",
                    lua_tostring(L, -1));
     lua_settop(L, AT_TASKS);
+    pco__list_remove(&task->sibling);
     pco__task_free(L, task);
   }
   return pco__task_results(L, scope->winner);
@@ -528,22 +550,32 @@ static lua_Integer check_list(lua_State *L, const char *operation,
   return n;
 }
 
+/* (functions, tasks, scope as a light userdata): a task for each. */
+static int spawn_each(lua_State *L) {
+  pco__scope *scope = (pco__scope *)lua_touserdata(L, 3);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    pco__task_new(L, scope->lua, 0, scope);
+    lua_rawseti(L, 2, i);
+  }
+  return 0;
+}
+
 /* Runs the functions at 1, each in a task. */
 static int run_list(lua_State *L, const char *operation, lua_Integer n,
                     mode m) {
-  pco__lua *lua = pco__lua_of(L);
   pco__check_place(L, operation);
   pco__check_cancelled(L, operation);
   pco__scope *scope = push_scope(L, operation);
   scope->any = m == FIRST;
   lua_createtable(L, (int)n, 0);
   open_scope(scope);
-  for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, 1, i);
-    pco__task_new(L, lua, 0, scope);
-    lua_rawseti(L, AT_TASKS, i);
-  }
-  return join(L, m);
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, AT_TASKS);
+  lua_pushlightuserdata(L, scope);
+  bool all = pco__protected(L, spawn_each, 3, 0);
+  return after_body(L, all ? LUA_OK : LUA_ERRRUN, m);
 }
 
 /* core.task_all(functions) */

@@ -182,15 +182,26 @@ void pco__clear_interrupt(pco__lua *lua) {
     sigaction(SIGINT, &lua->on_interrupt, NULL);
 }
 
-static void call_logger(lua_State *L, int level, const char *text) {
+/* (logger, level, text as a light userdata): calls the logger. */
+static int call_logger(lua_State *L) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
-  lua_pushvalue(L, -1);
+  lua_Integer level = lua_tointeger(L, 2);
+  lua_pushvalue(L, 1);
   lua_createtable(L, 0, 2);
   lua_pushstring(L, levels[level >= 0 && level < 4 ? level : 3]);
   lua_setfield(L, -2, "level");
-  lua_pushstring(L, text);
+  lua_pushstring(L, (const char *)lua_touserdata(L, 3));
   lua_setfield(L, -2, "message");
-  if (lua_pcall(L, 1, 0, 0) != LUA_OK)
+  lua_call(L, 1, 0);
+  return 0;
+}
+
+/* Tells the logger on top. */
+static void tell_logger(lua_State *L, int level, char *text) {
+  lua_pushvalue(L, -1);
+  lua_pushinteger(L, level);
+  lua_pushlightuserdata(L, text);
+  if (!pco__protected(L, call_logger, 3, 0))
     lua_pop(L, 1); /* a logger that fails has nobody to tell */
 }
 
@@ -198,21 +209,21 @@ void pco__deliver_log(lua_State *L, pco__lua *lua) {
   if (!atomic_load(&lua->runtime.log.enabled))
     return;
   unsigned dropped;
+  luaL_checkstack(L, 6, "out of stack");
   pco__log_record *r = pco__log_take(&lua->runtime.log, &dropped);
   if (!r && !dropped)
     return;
-  luaL_checkstack(L, 6, "out of stack");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &logger_key);
   while (r) {
     pco__log_record *next = r->next;
-    call_logger(L, r->level, r->text);
+    tell_logger(L, r->level, r->text);
     free(r);
     r = next;
   }
   if (dropped) {
     char text[64];
     snprintf(text, sizeof text, "%u log records were dropped", dropped);
-    call_logger(L, PCO_LOG_WARNING, text);
+    tell_logger(L, PCO_LOG_WARNING, text);
   }
   lua_pop(L, 1);
 }
