@@ -29,6 +29,7 @@
 
 #define DEFAULT_GRACE INT64_C(5000000000)
 #define MAX_REFUSED   1000
+#define MAX_DEAF      1100 /* errors of the hook among them */
 #define HOOK_STEP     1000 /* instructions */
 
 /* A cancelled task that cleans up, and how long it may. */
@@ -273,15 +274,25 @@ void pco__add_reason(lua_State *L, pco__task *task) {
   set_reason(L, c, false);
 }
 
-/* A task that does not listen: see above. */
+/* A task that does not listen: see above.  If it catches this in a loop, each
+ * instruction raises in the end, also those outside of what catches. */
 static void on_deaf(lua_State *L, lua_Debug *ar) {
   (void)ar;
-  const pco__lua *lua = pco__lua_find(L);
-  const pco__cancel *c = lua->current ? pco__refusal(L, lua->current) : NULL;
+  pco__task *task = pco__lua_find(L)->current;
+  const pco__cancel *c = task ? pco__refusal(L, task) : NULL;
+  bool hard = c && task->n_refused >= MAX_DEAF;
+  lua_sethook(L, on_deaf, LUA_MASKCOUNT, hard ? 1 : HOOK_STEP);
   if (!c)
     return;
+  task->n_refused = (unsigned short)(task->n_refused + !hard);
   pco__push_cancel_error(L, c, "task");
   lua_error(L);
+}
+
+/* Once: setting it again would begin to count again. */
+void pco__raise_until_heard(lua_State *L) {
+  if (lua_gethook(L) != on_deaf)
+    lua_sethook(L, on_deaf, LUA_MASKCOUNT, HOOK_STEP);
 }
 
 void pco__check_cancelled(lua_State *L, const char *operation) {
@@ -289,11 +300,10 @@ void pco__check_cancelled(lua_State *L, const char *operation) {
   const pco__cancel *c = pco__refusal(L, task);
   if (!c)
     return;
-  /* Once: setting it again would begin to count again. */
   if (task->n_refused < MAX_REFUSED)
     task->n_refused++;
-  else if (lua_gethook(L) != on_deaf)
-    lua_sethook(L, on_deaf, LUA_MASKCOUNT, HOOK_STEP);
+  else
+    pco__raise_until_heard(L);
   pco__push_cancel_error(L, c, operation);
   lua_error(L);
 }

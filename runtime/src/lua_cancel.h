@@ -11,6 +11,8 @@ const pco__cancel *pco__cancelled(pco__task *task);
 /* The same for what happens now in the current task: not while a `<close>`
  * variable is being closed, within the grace. */
 const pco__cancel *pco__refusal(lua_State *L, pco__task *task);
+/* From now on L raises that, whatever it does, again and again. */
+void pco__raise_until_heard(lua_State *L);
 /* Raises that, if there is something. */
 void pco__check_cancelled(lua_State *L, const char *operation);
 /* The code that an op is cancelled with. */

@@ -19,14 +19,13 @@
 #include "lua_coroutine.h"
 #include "lua_dump.h"
 #include "lua_error.h"
+#include "lua_interrupt.h"
 #include "lua_task.h"
 #include "lua_wait.h"
 
 #define NS_PER_S  UINT64_C(1000000000)
-#define GRACE_NS  (10 * NS_PER_S)    /* of the tasks, after Ctrl-C */
 #define TURN_NS   (NS_PER_S / 100)   /* of tasks, before the loop is served */
 #define SERVE_NS  (NS_PER_S / 10000) /* it is served as often as that */
-#define SLOW_NS   NS_PER_S           /* for a task to run without waiting */
 #define MAX_QUICK 100 /* waits that are over at once, before others run */
 
 /* ---- waiting ------------------------------------------------------------- */
@@ -404,29 +403,6 @@ static void resume(lua_State *L, pco__task *task) {
   }
 }
 
-/* (task as a light userdata, seconds) */
-static int log_slow(lua_State *L) {
-  pco__task *task = (pco__task *)lua_touserdata(L, 1);
-  pco__push_doing(L, task);
-  pco__task_push_name(L, task);
-  pco__log_write(&task->lua->runtime.log, PCO_LOG_WARNING,
-                 "%s ran for %.1f s without waiting, while all other tasks "
-                 "waited for it; now: %s (task.checkpoint() lets them run)",
-                 lua_tostring(L, -1), lua_tonumber(L, 2), lua_tostring(L, -2));
-  return 0;
-}
-
-/* Tells of a task that kept all others waiting. */
-static void tell_slow(lua_State *L, pco__task *task, uint64_t ns) {
-  if (task->ended || task->slow_told)
-    return;
-  task->slow_told = true;
-  lua_pushlightuserdata(L, task);
-  lua_pushnumber(L, (double)ns / (double)NS_PER_S);
-  if (!pco__protected(L, log_slow, 2, 0))
-    lua_pop(L, 1); /* there is no memory to tell it with */
-}
-
 /* Tasks whose ops have something become ready. */
 static void collect_done(pco__lua *lua) {
   if (!lua->runtime.loop_open)
@@ -458,11 +434,10 @@ static void run_ready(lua_State *L, pco__lua *lua) {
   uint64_t start = uv_hrtime();
   uint64_t now = start;
   for (pco__task *task; (task = next_ready(lua, now - start)) != NULL;) {
-    uint64_t before = now;
+    lua->resumed_at = now;
     resume(L, task);
     now = uv_hrtime();
-    if (now - before > SLOW_NS)
-      tell_slow(L, task, now - before);
+    pco__tell_slow(L, task, now - lua->resumed_at);
   }
 }
 
@@ -503,7 +478,7 @@ void pco__drive_until_done(pco__lua *lua, pco__op *op, lua_Hook hook) {
 
 /* The tasks of run() are cancelled, and with them all that are in scopes of
  * theirs.  The reason on top of L is popped. */
-static void cancel_roots(lua_State *L, pco__lua *lua, int code) {
+static void cancel_roots_for(lua_State *L, pco__lua *lua, int code) {
   for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next) {
     pco__task *task = PCO_CONTAINER(n, pco__task, all);
     if (task->scope)
@@ -512,6 +487,11 @@ static void cancel_roots(lua_State *L, pco__lua *lua, int code) {
     pco__task_cancel_anyhow(L, task, code);
   }
   lua_pop(L, 1);
+}
+
+void pco__cancel_roots(lua_State *L, pco__lua *lua, int code) {
+  lua_pushnil(L);
+  cancel_roots_for(L, lua, code);
 }
 
 static int new_deadlock(lua_State *L) {
@@ -523,7 +503,7 @@ static int new_deadlock(lua_State *L) {
 static bool break_deadlock(lua_State *L, pco__lua *lua) {
   lua_pushlightuserdata(L, lua);
   pco__protected(L, new_deadlock, 1, 1);
-  cancel_roots(L, lua, PCO_EDEADLOCK);
+  cancel_roots_for(L, lua, PCO_EDEADLOCK);
   if (is_any_ready(lua) || lua->n_outside > 0)
     return true;
   for (pco__node *n = lua->tasks.next; n != &lua->tasks; n = n->next) {
@@ -561,9 +541,8 @@ static int serve_loop(lua_State *L, pco__lua *lua) {
  * PCO_EFORKED in a child that a task forked (the loop is the parent's), or
  * PCO_EDEADLOCK if tasks are stuck for good. */
 static int drive(lua_State *L, pco__lua *lua) {
-  lua_Hook hook = pco__main_hook(lua, L);
-  uint64_t give_up_at = 0;
-  while (lua->n_tasks > 0) {
+  bool given_up = false;
+  while (lua->n_tasks > 0 && !given_up) {
     pco__deliver_log(L, lua);
     run_ready(L, lua);
     collect_done(lua);
@@ -572,23 +551,10 @@ static int drive(lua_State *L, pco__lua *lua) {
     int rc = serve_loop(L, lua);
     if (rc < 0)
       return rc;
-    /* Whenever it came: while a task computes, nothing else hears of it. */
-    bool interrupted = pco__interrupted(lua, hook);
-    if (give_up_at && (interrupted || uv_hrtime() > give_up_at))
-      break;
-    if (interrupted && lua->n_tasks > 0) {
-      pco__clear_interrupt(lua);
-      hook = NULL;
-      give_up_at = uv_hrtime() + GRACE_NS;
-      lua_pushnil(L);
-      cancel_roots(L, lua, PCO_EINTERRUPTED);
-    }
+    /* Whenever it came: while a task computes, it may not have been seen. */
+    given_up = !pco__take_interrupt(L, lua);
   }
-  if (!give_up_at)
-    return 0;
-  if (lua->n_tasks > 0)
-    pco__clear_interrupt(lua);
-  return PCO_EINTERRUPTED;
+  return lua->n_interrupts > 0 ? PCO_EINTERRUPTED : 0;
 }
 
 /* ---- run ----------------------------------------------------------------- */
@@ -637,12 +603,12 @@ static int drive_protected(lua_State *L) {
  * that error, which is left on L, is what run() raises. */
 static bool drive_to_the_end(lua_State *L, pco__lua *lua, int *rc) {
   driven d = {.lua = lua};
+  pco__begin_interrupts(L, lua);
   lua->driving = true;
   lua_pushlightuserdata(L, &d);
   bool good = pco__protected(L, drive_protected, 1, 0);
   if (!good) {
-    lua_pushnil(L);
-    cancel_roots(L, lua, PCO_ECANCELED);
+    pco__cancel_roots(L, lua, PCO_ECANCELED);
     lua_pushlightuserdata(L, &d);
     if (!pco__protected(L, drive_protected, 1, 0))
       lua_pop(L, 1); /* the first error counts */

@@ -41,16 +41,21 @@ typedef struct pco__lua {
   struct pco__level *level;      /* the coroutine of it that runs; see
                                     lua_coroutine.h */
   pco__interruptible running;
-  pco__node tasks; /* of pco__task.all: not ended */
-  int n_tasks;     /* of these */
-  int n_outside;   /* waits that something outside of Lua will end */
-  int n_cancelled; /* tasks and scopes that are */
-  unsigned n_made; /* tasks, ever */
-  bool suspending; /* a wait is on its way to the scheduler */
-  bool driving;    /* inside run() */
-  short nested;    /* callbacks around what runs outside of tasks */
-  int unclosed;    /* objects that hold more than memory */
-  int collect_at;  /* so many of them are looked through for garbage */
+  pco__node tasks;     /* of pco__task.all: not ended */
+  int n_tasks;         /* of these */
+  int n_outside;       /* waits that something outside of Lua will end */
+  int n_cancelled;     /* tasks and scopes that are */
+  unsigned n_made;     /* tasks, ever */
+  bool suspending;     /* a wait is on its way to the scheduler */
+  bool driving;        /* inside run() */
+  bool has_sentinel;   /* see lua_interrupt.h */
+  int n_interrupts;    /* Ctrl-C, since run() began */
+  lua_Hook main_hook;  /* of the main thread, that is no news */
+  uint64_t give_up_at; /* uv_hrtime(), after the first one */
+  uint64_t resumed_at; /* the current task */
+  short nested;        /* callbacks around what runs outside of tasks */
+  int unclosed;        /* objects that hold more than memory */
+  int collect_at;      /* so many of them are looked through for garbage */
 } pco__lua;
 
 /* The binding of a state, where there are no upvalues; NULL: not loaded. */

@@ -6,6 +6,7 @@
  *   lua_sched.c      who is resumed when; run()
  *   lua_scope.c      groups of tasks that end before what opened them does
  *   lua_cancel.c     who is cancelled, and how a wait hears of it
+ *   lua_interrupt.c  Ctrl-C, and tasks that compute
  *   lua_coroutine.c  coroutines of the script inside a task
  *   lua_dump.c       telling who waits for what
  *
@@ -119,6 +120,10 @@ void pco__task_push_name(lua_State *L, pco__task *task);
 
 /* Gives the objects their fields; the class is in Lua. */
 void pco__init_task_class(lua_State *L);
+
+/* Cancels the tasks of run(), and with them all that are in scopes of theirs.
+ * Never raises.  (lua_sched.c) */
+void pco__cancel_roots(lua_State *L, pco__lua *lua, int code);
 
 /* ---- waiting (lua_sched.c) ----------------------------------------------- */
 

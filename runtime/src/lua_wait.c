@@ -22,6 +22,7 @@
 #include "lua_args.h"
 #include "lua_cancel.h"
 #include "lua_error.h"
+#include "lua_interrupt.h"
 #include "lua_process.h"
 #include "lua_result.h"
 #include "lua_table.h"
@@ -155,32 +156,7 @@ void pco__keep_callbacks(lua_State *L, int at, int options, bool tee) {
   b->calls_back = true;
 }
 
-/* ---- interrupts and logs ------------------------------------------------- */
-
-lua_Hook pco__main_hook(pco__lua *lua, lua_State *L) {
-  const int all = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
-  bool is_interrupt =
-      lua_gethookmask(lua->main) == all && lua_gethookcount(lua->main) == 1;
-  /* In a coroutine it could not raise yet: it is news. */
-  return is_interrupt && L != lua->main ? NULL : lua_gethook(lua->main);
-}
-
-bool pco__interrupted(pco__lua *lua, lua_Hook hook) {
-  lua_Hook now = lua_gethook(lua->main);
-  return now && now != hook;
-}
-
-/* The handler of lua.c does two things: it sets the hook, and gives itself up,
- * so that the next Ctrl-C ends the program.  Both are taken back: the script
- * hears of this one as an error, and of the next one, too. */
-void pco__clear_interrupt(pco__lua *lua) {
-  struct sigaction now;
-  lua_sethook(lua->main, NULL, 0, 0);
-  if (lua->on_interrupt.sa_handler != SIG_DFL &&
-      lua->on_interrupt.sa_handler != SIG_IGN &&
-      sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-    sigaction(SIGINT, &lua->on_interrupt, NULL);
-}
+/* ---- the log ------------------------------------------------------------- */
 
 /* (logger, level, text as a light userdata): calls the logger. */
 static int call_logger(lua_State *L) {

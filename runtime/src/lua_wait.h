@@ -24,11 +24,5 @@ int pco__await(lua_State *L, int box);
 void pco__check_wait(lua_State *L, const pco__op_class *cls);
 /* Gives queued log records to the logger; called at waits. */
 void pco__deliver_log(lua_State *L, pco__lua *lua);
-/* True if Ctrl-C was pressed since `hook` was noted: lua.c's way is a hook set
- * on the main thread by its signal handler. */
-#define PCO__INTERRUPT_SLICE_NS INT64_C(250000000) /* to look again after */
-bool pco__interrupted(pco__lua *lua, lua_Hook hook);
-lua_Hook pco__main_hook(pco__lua *lua, lua_State *L);
-void pco__clear_interrupt(pco__lua *lua);
 
 #endif /* PCO_LUA_WAIT_H */
