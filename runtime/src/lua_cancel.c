@@ -342,18 +342,29 @@ static void interrupt(pco__task *task) {
   pco__task_ready(task);
 }
 
-static void add_children(pco__scope *scope, pco__node *list) {
-  for (pco__node *n = scope->children.next; n != &scope->children; n = n->next)
-    pco__list_append(list, &PCO_CONTAINER(n, pco__task, sibling)->visit);
+/* Tasks to be looked at; none can end meanwhile, since no Lua runs. */
+typedef struct visits {
+  pco__task *first;
+  pco__task **last;
+} visits;
+
+static void add(visits *v, pco__task *task) {
+  task->visit = NULL;
+  *v->last = task;
+  v->last = &task->visit;
 }
 
-/* Tells the tasks in the list, and those in scopes of theirs. */
-static void deliver(pco__node *list) {
-  for (pco__node *n; (n = pco__list_shift(list)) != NULL;) {
-    pco__task *task = PCO_CONTAINER(n, pco__task, visit);
+static void add_children(visits *v, pco__scope *scope) {
+  for (pco__node *n = scope->children.next; n != &scope->children; n = n->next)
+    add(v, PCO_CONTAINER(n, pco__task, sibling));
+}
+
+/* Tells those tasks, and the ones in scopes of theirs. */
+static void deliver(visits *v) {
+  for (pco__task *task = v->first; task; task = task->visit) {
     interrupt(task);
     for (pco__scope *s = task->scopes; s; s = s->outer)
-      add_children(s, list);
+      add_children(v, s);
   }
 }
 
@@ -369,30 +380,28 @@ static bool set_cancel(pco__lua *lua, pco__cancel *c, int code) {
     return false;
   if (!c->code)
     lua->n_cancelled++;
-  c->code = code;
+  c->code = (short)code;
   return true;
 }
 
 bool pco__task_cancel_plain(pco__task *task, int code) {
   if (task->ended || !set_cancel(task->lua, &task->cancel, code))
     return false;
-  pco__node list;
-  pco__list_init(&list);
-  pco__list_append(&list, &task->visit);
-  deliver(&list);
+  visits v = {.last = &v.first};
+  add(&v, task);
+  deliver(&v);
   return true;
 }
 
 bool pco__scope_cancel_plain(pco__scope *scope, int code) {
   if (!scope->owner || !set_cancel(scope->lua, &scope->cancel, code))
     return false;
-  pco__node list;
-  pco__list_init(&list);
+  visits v = {.last = &v.first};
   /* Its owner may have opened further ones inside. */
   for (pco__scope *s = scope->owner->scopes; s != scope; s = s->outer)
-    add_children(s, &list);
-  add_children(scope, &list);
-  deliver(&list);
+    add_children(&v, s);
+  add_children(&v, scope);
+  deliver(&v);
   interrupt(scope->owner);
   return true;
 }

@@ -38,7 +38,6 @@ static void init_task(pco__task *task, pco__lua *lua) {
   pco__list_init(&task->node);
   pco__list_init(&task->all);
   pco__list_init(&task->sibling);
-  pco__list_init(&task->visit);
   pco__list_init(&task->awaiters);
   task->lua = lua;
   task->id = ++lua->n_made;
@@ -127,7 +126,6 @@ void pco__task_ended(lua_State *L, pco__task *task, int n_results) {
   pco__timer_stop(&lua->runtime.loop, &task->timer);
   pco__list_remove(&task->node);
   task->ready = false;
-  pco__list_remove(&task->visit);
   pco__list_remove(&task->all);
   lua_pushnil(L);
   pco__task_set_value(L, task);

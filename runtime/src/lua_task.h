@@ -40,9 +40,9 @@ typedef enum pco__wait {
 /* Why something is cancelled.  A reason, if one was given, is in the registry
  * under the address of this. */
 typedef struct pco__cancel {
-  int code;  /* PCO_ECANCELED, PCO_EINTERRUPTED, PCO_EDEADLOCK; for a deadline
+  short code; /* PCO_ECANCELED, PCO_EINTERRUPTED, PCO_EDEADLOCK; for a deadline
                 PCO_ECALLTIMEOUT; 0: it is not */
-  bool seen; /* a wait has raised it */
+  bool seen;  /* a wait has raised it */
 } pco__cancel;
 
 typedef struct pco__task {
@@ -50,15 +50,15 @@ typedef struct pco__task {
                          waits for; or in nothing */
   pco__node all;      /* in lua->tasks, until it has ended */
   pco__node sibling;  /* in its scope's children, then maybe in its failed */
-  pco__node visit;    /* in the work list of a cancellation */
   pco__node awaiters; /* of pco__task.node: who awaits this one */
   lua_State *co;      /* its first coroutine */
   lua_State *waiter;  /* the coroutine in it that waits: co or one inside */
   pco__lua *lua;
   struct pco__scope *scope;  /* it was spawned in; NULL: of run() itself */
   struct pco__scope *scopes; /* that it has open, the innermost first */
-  pco__op *op;        /* that it waits for; the box on the stack owns it */
-  const void *target; /* the object, or the task, that it waits for */
+  pco__op *op;             /* that it waits for; the box on the stack owns it */
+  const void *target;      /* the object, or the task, that it waits for */
+  struct pco__task *visit; /* the next one that a cancellation looks at */
   struct pco__grace *grace; /* cancelled, and still cleaning up; owned */
   pco__timer timer;         /* of a sleep or of the time limit of a wait */
   uint32_t since;           /* it waits; uv_now(), its low bits */
