@@ -29,7 +29,7 @@
 
 #define DEFAULT_GRACE INT64_C(5000000000)
 #define MAX_REFUSED   1000
-#define MAX_DEAF      1100 /* errors of the hook among them */
+#define MAX_DEAF      1003 /* errors of the hook among them */
 #define HOOK_STEP     1000 /* instructions */
 
 /* A cancelled task that cleans up, and how long it may. */
