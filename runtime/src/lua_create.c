@@ -172,12 +172,15 @@ static void push_copy(lua_State *L, int idx) {
   }
 }
 
-/* Pushes a Backend object for b (takes the reference); its settings are at
- * AT_SETTINGS. */
-static pco__handle *push_backend(lua_State *L, pco__backend *b) {
+/* Pushes a Backend object for *from, whose reference it takes: *from is NULL
+ * then, also if something raises after that; its settings are at AT_SETTINGS.
+ */
+static pco__handle *push_backend(lua_State *L, pco__backend **from) {
+  pco__backend *b = *from;
   pco__handle *h = pco__push_object(L, PCO__BACKEND, pco__lua_of(L), b->loop,
                                     pco__is_sync(L));
   h->backend = b;
+  *from = NULL;
   lua_pushstring(L, b->info->id);
   lua_setfield(L, -2, "name");
   push_copy(L, AT_SETTINGS);
@@ -192,9 +195,7 @@ static bool allow_in_tasks(lua_State *L, int options, const char *operation) {
 
 int pco__push_opened(lua_State *L, pco__op *op) {
   pco__open_op *o = PCO_CONTAINER(op, pco__open_op, op);
-  pco__backend *b = o->backend;
-  o->backend = NULL;
-  pco__handle *h = push_backend(L, b);
+  pco__handle *h = push_backend(L, &o->backend);
   h->allow_in_tasks = allow_in_tasks(L, AT_OPTIONS, "open");
   inherit_portal(L, h);
   return 1;
@@ -231,7 +232,8 @@ int pco__push_created(lua_State *L, pco__op *op) {
     lua_pushvalue(L, 1);
   } else {
     pco__backend_ref(h->backend);
-    pco__handle *b = push_backend(L, h->backend);
+    o->backend = h->backend;
+    pco__handle *b = push_backend(L, &o->backend);
     b->allow_in_tasks = h->allow_in_tasks;
     b->shared = true;
   }

@@ -180,10 +180,10 @@ pco__handle *pco__push_object(lua_State *L, int kind, pco__lua *lua,
   h->loop = loop;
   h->generation = lua->runtime.generation;
   h->sync = sync;
-  lua->unclosed += is_heavy(h);
   pco__chunks_init(&h->unread);
   push_handle_metatable(L);
   lua_setmetatable(L, -2);
+  lua->unclosed += is_heavy(h); /* from here its __gc will run */
   if (loop && loop->is_portal) {
     h->portal = pco__portal_of(loop);
     pco__portal_ref(h->portal);

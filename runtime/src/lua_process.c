@@ -16,11 +16,13 @@
 
 static const char result_key = 0; /* in a Process: its Result */
 
-void pco__push_process(lua_State *L, pco__process *p, int at) {
+void pco__push_process(lua_State *L, pco__process **from, int at) {
+  const pco__process *p = *from;
   pco__handle *owner = pco__handle_at(L, at);
   pco__handle *h =
       pco__push_object(L, PCO__PROCESS, owner->lua, owner->loop, owner->sync);
-  h->process = p;
+  h->process = *from;
+  *from = NULL;
   h->allow_in_tasks = owner->allow_in_tasks;
   pco__set_integer(L, "pid", p->pid);
   pco__set_argv(L, p->argv);

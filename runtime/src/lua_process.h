@@ -7,8 +7,9 @@
 
 enum { PCO__ITERATE_CHUNKS, PCO__ITERATE_LINES, PCO__ITERATE_WALK };
 
-/* Pushes a Process for p (takes the reference) of the sandbox at index `at`. */
-void pco__push_process(lua_State *L, pco__process *p, int at);
+/* Pushes a Process for *from of the sandbox at index `at`.  It takes the
+ * reference: *from is NULL then, also if something raises after that. */
+void pco__push_process(lua_State *L, pco__process **from, int at);
 /* After a read of the object at 1 (Process or Iterator): takes the chunks and
  * gives what that object gives. */
 int pco__after_read(lua_State *L, pco__chunks *chunks, bool ended);

@@ -112,9 +112,7 @@ int pco__push_exec(lua_State *L, pco__op *op) {
 
 int pco__push_spawn(lua_State *L, pco__op *op) {
   pco__process_op *o = PCO_CONTAINER(op, pco__process_op, op);
-  pco__process *p = o->process;
-  o->process = NULL; /* the handle's */
-  pco__push_process(L, p, 1);
+  pco__push_process(L, &o->process, 1);
   return 1;
 }
 

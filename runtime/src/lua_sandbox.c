@@ -270,9 +270,7 @@ int pco__push_processes(lua_State *L, pco__op *op) {
 
 int pco__push_found_process(lua_State *L, pco__op *op) {
   pco__look_op *o = PCO_CONTAINER(op, pco__look_op, op);
-  pco__process *p = o->process;
-  o->process = NULL;
-  pco__push_process(L, p, 1);
+  pco__push_process(L, &o->process, 1);
   return 1;
 }
 
