@@ -41,6 +41,21 @@ describe("cancelling", function()
       assert.equal("x", sandbox:output("echo x"))
     end)
 
+  -- Cases 7, 8 and 13: who left the group, the session or the parent, and holds
+  -- the pipes.
+  in_task(it, "exec reaches those who left their parent", function(_, sandbox)
+    local err = cancelled(0.5, sandbox.exec, sandbox, [[
+      (setsid sleep 271835.5 &)
+      (trap '' TERM HUP; sleep 271835.5 & exec sleep 271835.5) &
+      echo up
+      wait
+    ]], { grace = 0.1 })
+    assert.equal("up\n", err.result.stdout)
+    assert.same({}, err.result.survivors or {})
+    assert.same({}, env.pgrep({ "sleep", "271835.5" }))
+    assert.equal("x", sandbox:output("echo x"))
+  end)
+
   in_task(it, "exec waits for its end, within the grace",
     function(_, sandbox)
       local err = cancelled(0.3, sandbox.exec, sandbox,
