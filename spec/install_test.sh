@@ -33,12 +33,6 @@ one_symbol() {
   done
 }
 
-# The list is recorded by ./dev abi --record.
-exports_what_is_recorded() {
-  exports_of "$libdir/libportico.so" | LC_ALL=C sort |
-    diff -u "$top/spec/abi/exports.txt" -
-}
-
 # The name that programs are linked with, and the links that lead to it.
 has_a_version() {
   readelf -d "$libdir/libportico.so" | grep -F 'soname: [libportico.so.0]' &&
@@ -97,7 +91,6 @@ check "the command lists the backends" \
 check "a plain Lua runs it" plain_lua -e "$code"
 check "the agent needs no library" moved_agent_is_static
 check "a plugin exports its entry only" one_symbol
-check "the library exports what is recorded" exports_what_is_recorded
 check "the library has a version" has_a_version
 check "the library lacks nothing of its own" lacks_only_lua
 check "nothing points at the build tree" no_path_of_the_build
