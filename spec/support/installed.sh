@@ -71,3 +71,27 @@ exports_the_entry() {
     return 1
   }
 }
+
+# Skips NAME where the default backend cannot work.
+check_isolated() { # check_isolated NAME COMMAND...
+  if "$build/bin/portico" exec -- true >"$work/isolated" 2>&1; then
+    check "$@"
+  else
+    skip "$1" "bwrap cannot work here: $(tail -n 1 "$work/isolated")"
+  fi
+}
+
+# What both quick starts of the README print.
+runs_the_quick_start() { # runs_the_quick_start PROGRAM...
+  for facade in async sync; do
+    "$@" "$top/examples/quickstart_$facade.lua" >"$work/said" || return 1
+    cmp "$work/said" - <<'END' || return 1
+exit 0: Linux
+stdout: 1
+stdout: 2
+stdout: 3
+hello
+hello.txt	5
+END
+  done
+}
