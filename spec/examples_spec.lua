@@ -209,14 +209,5 @@ describe("the example", function()
     end
   end)
 
-  it("is in the README as it is, where it is shown", function()
-    local readme = assert(env.read("README.md"), "README.md")
-    for _, name in ipairs({ "quickstart_async", "quickstart_sync",
-      "limits_and_mounts" }) do
-      local text = env.read("examples/" .. name .. ".lua")
-      assert.truthy(readme:find(text, 1, true), name)
-    end
-  end)
-
   it("leaves nothing behind", nothing_left)
 end)

@@ -547,8 +547,7 @@ end)
 -- The command that the README gives, on a cache.
 local function sweep(cache)
   local readme = assert(env.read("plugins/bwrap/README.md"))
-  local command = assert(readme:match(
-    "runs this command %-%->\n```sh\n(.-)```"))
+  local command = assert(readme:match("```sh\n(find CACHE.-)```"))
   env.sh((command:gsub("CACHE", (env.quoted(cache):gsub("%%", "%%%%")))))
 end
 

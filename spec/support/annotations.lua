@@ -49,7 +49,7 @@ end
 
 -- Reads the text of a file. Returns {functions = list of blocks with `name`
 -- ("Sandbox:exec"), `line` and `args` as in the source; classes = name to
--- block}.
+-- block, `at` its line}.
 function annotations.parse(text, source)
   local found = { functions = {}, classes = {} }
   local block, number = new_block(), 0
@@ -73,6 +73,7 @@ function annotations.parse(text, source)
         if found.classes[block.class] then
           error(place .. ": class " .. block.class .. " twice", 0)
         end
+        block.at = number
         found.classes[block.class] = block
       end
       block = new_block()
