@@ -115,12 +115,16 @@ end
 -- must the errors of a thousand tasks.
 local MAX_LINKS = 16
 
+-- A host may give its scripts no debug library; no class of ours hides its
+-- metatable.
+local get_metatable = debug and debug.getmetatable or getmetatable
+
 ---Returns the class of an error of Portico, and nil for every other value:
 ---strings, tables of the script's own, the class tables themselves.
 ---@param value any
 ---@return portico.ErrorClass? class
 function errors.class_of(value)
-  local metatable = type(value) == "table" and debug.getmetatable(value)
+  local metatable = type(value) == "table" and get_metatable(value)
   local name = metatable and rawget(metatable, "name")
   if name ~= nil and classes[name] == metatable then
     return metatable

@@ -11,32 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "portico/plugin.h"
-
-/* Codes of the runtime's own, beside libuv's (UV_ENOENT ...) and those of
- * plugin.h.  Their names are the `code` field in Lua. */
-enum {
-  PCO_EINVAL = -11001,       /* a bad argument; InvalidArgumentError */
-  PCO_ECLOSED = -11002,      /* used after close */
-  PCO_ECANCELED = -11003,    /* cancelled by the script */
-  PCO_EINTERRUPTED = -11004, /* cancelled by Ctrl-C */
-  PCO_EPROTO = -11005,       /* the other side broke the protocol */
-  PCO_EPLUGIN = -11006,      /* a plugin was refused or misbehaved */
-  PCO_EDEADLOCK = -11007,    /* nothing can ever wake what waits */
-  PCO_ENOTASK = -11008,      /* an async wait outside run() */
-  PCO_ENOYIELD = -11009,     /* a wait where Lua cannot be suspended */
-  PCO_ECOROUTINE = -11010,   /* a wait in a coroutine of the stock library */
-  PCO_ESYNC = -11011,        /* a sync call inside an async task */
-  PCO_EBUSY = -11012,        /* two readers, a portal in use */
-  PCO_EFORKED = -11013,      /* used in a forked child of the host */
-  PCO_EFACADE = -11014,      /* an object of the other facade */
-  PCO_EDOT = -11015,         /* sb.exec for sb:exec */
-  PCO_ETIMEDOUT = -11016,    /* a command ran out of time */
-  PCO_ECALLTIMEOUT = -11017, /* a call ran out of time */
-  PCO_EEXIT = -11018,        /* check: a non-zero exit; ExitError */
-  PCO_ECONN = -11019,        /* the connection to the agent broke */
-  PCO_ESCOPE = -11020        /* a scope used after it ended, or over a yield */
-};
+#include "portico/portico.h" /* the codes */
 
 typedef struct pco__error {
   int code;                 /* < 0 */

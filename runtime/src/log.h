@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { PCO_LOG_ERROR, PCO_LOG_WARNING, PCO_LOG_INFO, PCO_LOG_DEBUG };
+#include "portico/portico.h" /* the levels */
 
 typedef struct pco__log_record {
   struct pco__log_record *next;
@@ -22,7 +22,7 @@ typedef struct pco__log {
   pthread_mutex_t lock;
   pco__log_record *first; /* owned; oldest first */
   pco__log_record **last;
-  int count;
+  atomic_int count;    /* written under lock */
   unsigned dropped;    /* since the last take */
   atomic_bool enabled; /* a logger is set */
 } pco__log;

@@ -206,6 +206,7 @@ int pco__loop_init(pco__loop *loop, struct pco__runtime *runtime,
   calls_init(&loop->posted);
   calls_init(&loop->deferred);
   pco__list_init(&loop->done);
+  pco__list_init(&loop->heard);
   pco__list_init(&loop->backends);
   pco__runtime_occupy_stdio(runtime);
   int rc = open_uv(loop);

@@ -58,6 +58,7 @@ typedef struct pco__loop {
   size_t n_timers;
   size_t heap_size;
   pco__node done;     /* of pco__op.done_node */
+  pco__node heard;    /* the same, of a host in C */
   pco__node backends; /* of pco__backend.node; see pco__backend_close_all */
 } pco__loop;
 

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "embed.h"
 #include "exit_error.h"
 #include "lua_args.h"
 #include "lua_channel.h"
@@ -58,6 +59,8 @@ typedef struct listing {
  * pushing two short strings can only fail without memory. */
 static void list_one(void *arg, const char *name, const char *path) {
   listing *l = (listing *)arg;
+  if (!pco__may_use_backend(pco__lua_of(l->L), name))
+    return;
   lua_createtable(l->L, 0, 2);
   lua_pushstring(l->L, name);
   lua_setfield(l->L, -2, "name");
@@ -204,6 +207,8 @@ static const pco__core_function small_functions[] = {
 
 static int binding_gc(lua_State *L) {
   pco__lua *lua = (pco__lua *)lua_touserdata(L, 1);
+  if (lua->embedder)
+    pco__embed_state_closes(lua->embedder);
   if (lua->main)
     pco__runtime_deinit(&lua->runtime);
   lua->main = NULL;

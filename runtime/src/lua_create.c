@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "embed.h"
 #include "lua_args.h"
 #include "lua_error.h"
 #include "lua_limits.h"
@@ -267,6 +268,12 @@ static const pco_backend_info *find_plugin(lua_State *L, const char *name,
   const pco_backend_info *info;
   const char *path;
   pco__error *err = NULL;
+  if (!pco__may_use_backend(pco__lua_of(L), name))
+    pco__raise(L,
+               pco__error_new(UV_EACCES, PCO_SOURCE_HOST, name,
+                              "the program that runs this script does not let "
+                              "it use this backend"),
+               operation, 0);
   if (pco__loader_open(name, &info, &path, &err) < 0)
     pco__raise(L, err, operation, 0);
   return info;
@@ -279,6 +286,8 @@ static const pco_backend_info *find_default(lua_State *L,
   const pco_backend_info *info;
   const char *path;
   pco__error *cause = NULL;
+  if (!pco__may_use_backend(pco__lua_of(L), DEFAULT_BACKEND))
+    return find_plugin(L, DEFAULT_BACKEND, operation); /* which says so */
   int rc = pco__loader_open(DEFAULT_BACKEND, &info, &path, &cause);
   if (rc == UV_ENOENT)
     cause = pco__error_because(

@@ -71,7 +71,8 @@ static void push_what(lua_State *L, pco__task *task) {
       [PCO__WAITS_EVENT] = "event",
       [PCO__WAITS_PERMIT] = "semaphore",
       [PCO__WAITS_SEND] = "send to channel",
-      [PCO__WAITS_RECEIVE] = "receive from channel"};
+      [PCO__WAITS_RECEIVE] = "receive from channel",
+      [PCO__WAITS_PROMISE] = "promise of the host"};
   if (task->wait == PCO__WAITS_OP)
     lua_pushstring(L, task->op ? task->op->cls->name : "an op");
   else if (task->wait == PCO__WAITS_TASK && task->target)
@@ -200,6 +201,19 @@ static int task_list(lua_State *L) {
     lua_rawseti(L, 1, ++i);
   }
   return 1;
+}
+
+int pco__dump_tasks(lua_State *L, pco__lua *lua, pco_dump_fn fn, void *ud) {
+  int depth = 0;
+  int n = 0;
+  luaL_checkstack(L, 8, "out of stack");
+  for (pco__task *t = next_root(lua, &lua->tasks); t;
+       t = next_task(t, &depth), n++) {
+    push_text(L, t);
+    fn(ud, lua_tostring(L, -1) + sizeof "; " - 1);
+    lua_pop(L, 1);
+  }
+  return n;
 }
 
 const pco__core_function pco__dump_functions[] = {{"task_list", task_list},

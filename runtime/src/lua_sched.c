@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "embed.h"
 #include "lua_args.h"
 #include "lua_cancel.h"
 #include "lua_coroutine.h"
@@ -201,6 +202,12 @@ void pco__unpark(lua_State *L, const char *operation) {
 
 bool pco__task_should_yield(pco__task *task) {
   return ++task->n_quick > MAX_QUICK;
+}
+
+int pco__park_outside(lua_State *L, pco__wait wait, const void *target,
+                      lua_KContext context, lua_KFunction k) {
+  set_outside(pco__lua_of(L)->current, true);
+  return pco__park(L, wait, NULL, target, context, k);
 }
 
 int pco__task_suspend(lua_State *L, pco__op *op, int box, lua_KFunction k) {
@@ -429,6 +436,18 @@ static pco__task *next_ready(pco__lua *lua, uint64_t so_far) {
   return task;
 }
 
+/* One whose end could not be handled for lack of memory: it is tried again. */
+static void end_broken(lua_State *L, pco__lua *lua) {
+  pco__task *task = lua->resuming;
+  if (!task)
+    return;
+  if (!task->ended && !task->ready && lua_status(task->co) != LUA_YIELD) {
+    lua_pushliteral(L, "not enough memory");
+    pco__task_fail(L, task);
+  }
+  lua->resuming = NULL;
+}
+
 /* Resumes those that are ready, for a while. */
 static void run_ready(lua_State *L, pco__lua *lua) {
   uint64_t start = uv_hrtime();
@@ -439,6 +458,28 @@ static void run_ready(lua_State *L, pco__lua *lua) {
     now = uv_hrtime();
     pco__tell_slow(L, task, now - lua->resumed_at);
   }
+}
+
+void pco__run_slices(lua_State *L, pco__lua *lua, uint64_t until,
+                     pco__slices *s) {
+  end_broken(L, lua);
+  uint64_t now = uv_hrtime();
+  do {
+    collect_done(lua);
+    pco__task *task = next_ready(lua, 0);
+    if (!task)
+      break;
+    lua->slice_start = lua->slice_hook ? pco__thread_ns() : 0;
+    lua->resuming = task;
+    resume(L, task);
+    lua->resuming = NULL;
+    uint64_t end = uv_hrtime();
+    s->n++;
+    s->lua_ns += end - now;
+    if (end - now > s->longest_ns)
+      s->longest_ns = end - now;
+    now = end;
+  } while (now < until);
 }
 
 static bool is_any_ready(const pco__lua *lua) {
@@ -520,6 +561,15 @@ static bool break_deadlock(lua_State *L, pco__lua *lua) {
 static bool is_deadlock(const pco__lua *lua) {
   return lua->n_tasks > 0 && lua->n_outside == 0 && !is_any_ready(lua) &&
          pco__list_empty(&lua->runtime.loop.done);
+}
+
+bool pco__any_ready(const pco__lua *lua) {
+  return is_any_ready(lua) || lua->resuming ||
+         !pco__list_empty(&lua->runtime.loop.done);
+}
+
+bool pco__is_deadlock(const pco__lua *lua) {
+  return is_deadlock(lua);
 }
 
 /* Serves the loop, and waits if no task is ready.  Returns 0 or PCO_EDEADLOCK.
@@ -653,6 +703,10 @@ static int task_run(lua_State *L) {
     lua_callk(L, n_args, LUA_MULTRET, 0, after_nested);
     return lua_gettop(L);
   }
+  if (lua->embedder)
+    pco__raise_new(L, PCO_ENOTASK, "run",
+                   "the program that runs this script drives its tasks itself: "
+                   "run only calls, inside of a task");
   if (lua->driving)
     pco__raise_new(L, PCO_ENOTASK, "run",
                    "run was called from inside run, but not from a task");

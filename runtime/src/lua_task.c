@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "embed.h"
 #include "lua_args.h"
 #include "lua_cancel.h"
 #include "lua_error.h"
@@ -65,6 +66,8 @@ pco__task *pco__task_new(lua_State *L, pco__lua *lua, int n_args,
   task->n_args = n_args + 1;
   task->co = lua_newthread(L);
   lua_setiuservalue(L, -2, PCO__TASK_THREAD);
+  if (lua->slice_hook)
+    lua_sethook(task->co, lua->slice_hook, LUA_MASKCOUNT, PCO__SLICE_COUNT);
   /* Not luaL_checkstack: an error of that thread would have no handler. */
   if (!lua_checkstack(task->co, n_args + 4))
     luaL_error(L, "too many arguments");
@@ -108,6 +111,8 @@ static bool wake_awaiters(pco__task *task) {
 }
 
 void pco__task_ended(lua_State *L, pco__task *task, int n_results) {
+  if (task->lua->resuming == task)
+    task->lua->resuming = NULL;
   task->ended = true;
   task->n_args = n_results;
   task->failed = !lua_toboolean(task->co, -n_results);
@@ -136,6 +141,8 @@ void pco__task_ended(lua_State *L, pco__task *task, int n_results) {
   pco__scope *scope = task->scope;
   if (scope)
     pco__scope_child_ended(L, scope, task);
+  else if (!pco__list_empty(&task->sibling))
+    pco__embed_task_ended(task);
   else if (task->orphan)
     pco__task_free(L, task);
 }

@@ -34,7 +34,8 @@ typedef enum pco__wait {
   PCO__WAITS_EVENT,
   PCO__WAITS_PERMIT,
   PCO__WAITS_SEND,
-  PCO__WAITS_RECEIVE
+  PCO__WAITS_RECEIVE,
+  PCO__WAITS_PROMISE
 } pco__wait;
 
 /* Why something is cancelled.  A reason, if one was given, is in the registry
@@ -49,7 +50,8 @@ typedef struct pco__task {
   pco__node node;     /* in lua->ready or lua->turn; or in the queue of what it
                          waits for; or in nothing */
   pco__node all;      /* in lua->tasks, until it has ended */
-  pco__node sibling;  /* in its scope's children, then maybe in its failed */
+  pco__node sibling;  /* in its scope's children, then maybe in its failed; of
+                         a host in C: in its pco_task.root */
   pco__node awaiters; /* of pco__task.node: who awaits this one */
   lua_State *co;      /* its first coroutine */
   lua_State *waiter;  /* the coroutine in it that waits: co or one inside */
@@ -158,6 +160,9 @@ void pco__task_ready(pco__task *task);
 /* A wait that was over at once: true if the task should let others run, now
  * and then. */
 bool pco__task_should_yield(pco__task *task);
+/* Suspends the current task until something outside of Lua grants the wait. */
+int pco__park_outside(lua_State *L, pco__wait wait, const void *target,
+                      lua_KContext context, lua_KFunction k);
 /* Suspends the current task until its op has something; for pco__await. */
 int pco__task_suspend(lua_State *L, pco__op *op, int box, lua_KFunction k);
 /* The op that the task waits for is gone without having ended: somebody else
@@ -165,6 +170,20 @@ int pco__task_suspend(lua_State *L, pco__op *op, int box, lua_KFunction k);
 void pco__task_lost(pco__task *task, const pco__op *op);
 /* Somebody else resumed L: the task that waits in it has to find that out. */
 int pco__raise_foreign(lua_State *L, const char *operation);
+/* What a number of slices (resumes until the next wait) took. */
+typedef struct pco__slices {
+  unsigned n;
+  uint64_t lua_ns;
+  uint64_t longest_ns;
+} pco__slices;
+/* Resumes tasks that are ready, at least one, until the time `until`; adds to
+ * *s.  For a host that drives by itself.  May raise without memory. */
+void pco__run_slices(lua_State *L, pco__lua *lua, uint64_t until,
+                     pco__slices *s);
+/* True if something is ready or may be. */
+bool pco__any_ready(const pco__lua *lua);
+/* True if all tasks wait for each other. */
+bool pco__is_deadlock(const pco__lua *lua);
 /* Runs the loop without running Lua until the op is done (closing things
  * outside a task); Ctrl-C cancels it.  `hook` was the main thread's before the
  * op began. */

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "embed.h"
 #include "exec.h"
 #include "lua_args.h"
 #include "lua_cancel.h"
@@ -172,8 +173,10 @@ static int call_logger(lua_State *L) {
   return 0;
 }
 
-/* Tells the logger on top. */
+/* Tells the logger on top; nil: it is the host that listens. */
 static void tell_logger(lua_State *L, int level, char *text) {
+  if (lua_isnil(L, -1))
+    return;
   lua_pushvalue(L, -1);
   lua_pushinteger(L, level);
   lua_pushlightuserdata(L, text);
@@ -192,6 +195,7 @@ void pco__deliver_log(lua_State *L, pco__lua *lua) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &logger_key);
   while (r) {
     pco__log_record *next = r->next;
+    pco__embed_log(lua->embedder, r->level, r->text);
     tell_logger(L, r->level, r->text);
     free(r);
     r = next;
@@ -199,6 +203,7 @@ void pco__deliver_log(lua_State *L, pco__lua *lua) {
   if (dropped) {
     char text[64];
     snprintf(text, sizeof text, "%u log records were dropped", dropped);
+    pco__embed_log(lua->embedder, PCO_LOG_WARNING, text);
     tell_logger(L, PCO_LOG_WARNING, text);
   }
   lua_pop(L, 1);
@@ -212,7 +217,8 @@ static int set_logger(lua_State *L) {
                       "the logger must be a function or nil (got %s)",
                       luaL_typename(L, 1));
   lua_settop(L, 1);
-  atomic_store(&lua->runtime.log.enabled, !lua_isnil(L, 1));
+  atomic_store(&lua->runtime.log.enabled,
+               !lua_isnil(L, 1) || pco__embed_logs(lua->embedder));
   lua_rawsetp(L, LUA_REGISTRYINDEX, &logger_key);
   return 0;
 }

@@ -43,7 +43,11 @@ static void signal_caller(pco__op *op, unsigned word) {
     return;
   }
   atomic_store_explicit(&op->word, word, memory_order_relaxed);
-  if (op->task && pco__list_empty(&op->done_node))
+  if (!pco__list_empty(&op->done_node))
+    return;
+  if (op->listened)
+    pco__list_append(&op->loop->heard, &op->done_node);
+  else if (op->task)
     pco__list_append(&op->loop->done, &op->done_node);
 }
 

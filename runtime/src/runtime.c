@@ -13,7 +13,8 @@
 
 /* A page that the kernel empties in a forked child: no pthread_atfork handler,
  * no getpid() a call. */
-static int map_fork_page(pco__runtime *rt) {
+int pco__map_fork_page(unsigned char **out) {
+  *out = NULL;
   size_t size = (size_t)sysconf(_SC_PAGESIZE);
   unsigned char *page = mmap(NULL, size, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -21,13 +22,13 @@ static int map_fork_page(pco__runtime *rt) {
     return UV_ENOMEM;
   *page = 1;
   madvise(page, size, MADV_WIPEONFORK);
-  rt->not_forked = page;
+  *out = page;
   return 0;
 }
 
 int pco__runtime_init(pco__runtime *rt) {
   memset(rt, 0, sizeof *rt);
-  int rc = map_fork_page(rt);
+  int rc = pco__map_fork_page(&rt->not_forked);
   if (rc < 0)
     return rc;
   rt->image_fd = -1;
@@ -55,7 +56,7 @@ bool pco__runtime_forked(const pco__runtime *rt) {
 
 int pco__runtime_renew(pco__runtime *rt) {
   unsigned char *old = rt->not_forked;
-  int rc = map_fork_page(rt);
+  int rc = pco__map_fork_page(&rt->not_forked);
   if (rc < 0)
     return rc;
   munmap(old, (size_t)sysconf(_SC_PAGESIZE));

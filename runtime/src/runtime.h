@@ -23,6 +23,8 @@ typedef struct pco__runtime {
   bool stdio[3]; /* numbers that are ours: /dev/null where the host has none */
 } pco__runtime;
 
+/* Maps a page that reads 1, and 0 in a forked child; 0 or a libuv error. */
+int pco__map_fork_page(unsigned char **out);
 /* Returns 0 or a libuv error. */
 int pco__runtime_init(pco__runtime *rt);
 /* Closes every sandbox of the async loop and of every portal (within 20 s),
