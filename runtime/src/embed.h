@@ -14,6 +14,8 @@
  *   embed_shutdown.c  the end, asynchronously
  *   embed_uv.c        on a loop of the host's
  *   embed_look.c      statistics, dump, log
+ *   embed_call.c      calls of the host on sandboxes; embed_box.c,
+ *                     embed_command.c, embed_file.c: which there are
  *
  * Nothing of Lua is called outside of protection but what cannot raise: pushing
  * booleans, light userdata and C functions, and reading the registry.  All else
@@ -25,9 +27,8 @@
 #include "lua_state.h"
 #include "portico/portico.h"
 
-#define PCO__SLICE_COUNT                                                       \
-  10000 /* instructions between two looks at the clock                         \
-         */
+/* Instructions of Lua between two looks at the clock. */
+#define PCO__SLICE_COUNT 10000
 
 enum {
   PCO__SLOT_FREE,
@@ -85,7 +86,9 @@ struct pco_runtime {
   pco__node handles;        /* of pco_task.all: all that there are */
   pco__node tasks;          /* of pco_task.node: not ended, or not told of */
   pco__node finished;       /* the same, ended */
-  pco__node calls;          /* of pco_pending.node: not completed */
+  pco__node boxes;          /* of pco_box.node */
+  pco__node commands;       /* of pco_command.node */
+  pco__node calls;          /* of pco_pending.node: all that there are */
   unsigned n_calls;
   int phase;         /* PCO__LIVES ... */
   uint64_t phase_at; /* uv_hrtime(), when the phase is over at the latest */
@@ -181,6 +184,12 @@ int pco__embed_attached(pco_runtime *rt, bool busy);
 /* Calls done() of what has completed; true if there was something. */
 bool pco__embed_tell_calls(pco_runtime *rt);
 void pco__embed_cancel_calls(pco_runtime *rt);
+/* The runtime goes: what the host holds is its own, and closed. */
+void pco__embed_orphan_calls(pco_runtime *rt);
+/* Boxes are closed in the background. */
+void pco__embed_close_boxes(pco_runtime *rt);
+void pco__embed_orphan_boxes(pco_runtime *rt);
+void pco__embed_orphan_commands(pco_runtime *rt);
 
 /* rt may be NULL: no host in C. */
 void pco__embed_log(pco_runtime *rt, int level, const char *text);

@@ -149,6 +149,8 @@ static void init(pco_runtime *rt, const pco_config *c) {
   pco__list_init(&rt->tasks);
   pco__list_init(&rt->finished);
   pco__list_init(&rt->calls);
+  pco__list_init(&rt->boxes);
+  pco__list_init(&rt->commands);
 }
 
 int pco_runtime_create(const pco_config *config, pco_runtime **out) {
@@ -191,6 +193,8 @@ lua_State *pco_state(pco_runtime *rt) {
 void pco__embed_end(pco_runtime *rt) {
   pco__loop *loop = &rt->lua->runtime.loop;
   pco__embed_cancel_calls(rt);
+  pco__embed_orphan_commands(rt);
+  pco__embed_orphan_boxes(rt);
   pco__embed_kill_tasks(rt);
   pco__backend_close_all(loop);
   pco__timer_stop(loop, &rt->phase_timer);
@@ -198,6 +202,7 @@ void pco__embed_end(pco_runtime *rt) {
     uv_run(&loop->uv, UV_RUN_NOWAIT);
     pco__embed_tell_calls(rt);
   }
+  pco__embed_orphan_calls(rt);
   pco__embed_tell_tasks(rt);
   pco__embed_orphan_tasks(rt);
 }

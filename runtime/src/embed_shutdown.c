@@ -46,6 +46,7 @@ static void close_all(pco_runtime *rt) {
   pco__node *backends = &rt->lua->runtime.loop.backends;
   pco__node *portals = &rt->lua->runtime.portals;
   pco__embed_kill_tasks(rt);
+  pco__embed_close_boxes(rt);
   begin_phase(rt, PCO__CLOSES, CLOSE_LIMIT_NS);
   for (pco__node *n = backends->next; n != backends;) {
     pco__backend *b = PCO_CONTAINER(n, pco__backend, node);
@@ -73,7 +74,7 @@ bool pco__embed_shutdown_step(pco_runtime *rt) {
   }
   if (rt->phase == PCO__CLOSES && (late || is_closed(rt))) {
     pco__timer_stop(&rt->lua->runtime.loop, &rt->phase_timer);
-    pco__portal_reap(&rt->lua->runtime);
+
     rt->phase = PCO__ENDED;
     return true;
   }

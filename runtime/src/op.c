@@ -45,7 +45,7 @@ static void signal_caller(pco__op *op, unsigned word) {
   atomic_store_explicit(&op->word, word, memory_order_relaxed);
   if (!pco__list_empty(&op->done_node))
     return;
-  if (op->listened)
+  if (op->pending)
     pco__list_append(&op->loop->heard, &op->done_node);
   else if (op->task)
     pco__list_append(&op->loop->done, &op->done_node);

@@ -27,6 +27,7 @@
 
 struct lua_State;
 struct pco__task;
+struct pco_pending;
 typedef struct pco__op pco__op;
 
 typedef struct pco__op_class {
@@ -79,8 +80,8 @@ struct pco__op {
   pco__node done_node;    /* async: in loop->done when the caller should look */
   pco__node owner_node;   /* in the list of what it works on, if any */
   struct pco__task *task; /* async: who waits */
-  bool listened;          /* async: a host in C waits; it is put in
-                             loop->heard, not in loop->done */
+  struct pco_pending *pending; /* async: of a host in C, which waits; then it is
+                                  put in loop->heard, not in loop->done */
 };
 
 /* Makes a zeroed op of `size` bytes; NULL without memory. */

@@ -410,8 +410,8 @@ static void test_modules(void) {
   embed_ok(strstr(embed_run(rt, "require'portico'.sandbox()"), "EACCES") !=
                NULL,
            "no backend but those of the host");
-  embed_ok(strstr(embed_run(rt, "require'portico'.open('./x.so')"),
-                  "EACCES") != NULL,
+  embed_ok(strstr(embed_run(rt, "require'portico'.open('./x.so')"), "EACCES") !=
+               NULL,
            "nor a path");
   embed_text(embed_run(rt, "local n = 0 for _, b in ipairs(\n"
                            "require'portico'.backends()) do n = n + 1 end\n"

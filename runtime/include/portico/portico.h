@@ -34,9 +34,9 @@
  * Callbacks
  *   All run on the runtime's thread, inside pco_tick() or pco_run(), with no
  *   lock held; `wakeup` alone comes from any thread.  They may call everything
- *   but pco_tick(), pco_run(), pco_call_wait() and pco_runtime_destroy(), which
- *   return PCO_EREENTRANT there.  They must return: neither longjmp nor an
- *   uncaught Lua error may pass through Portico, but for what is said to run
+ *   but pco_tick(), pco_run(), pco_pending_wait() and pco_runtime_destroy(),
+ *   which return PCO_EREENTRANT there.  They must return: neither longjmp nor
+ * an uncaught Lua error may pass through Portico, but for what is said to run
  *   under protection.
  *
  * Ownership
@@ -70,9 +70,7 @@
  *   The host links liblua 5.4 (libportico.so has no copy and takes these
  *   symbols from the program).  LuaJIT and Lua 5.1 to 5.3 cannot be used:
  *   Portico needs yields across pcall and metamethods, integers, and <close>.
- *   A program with such a Lua runs Portico's scripts in a state that the
- *   runtime makes with liblua5.4, or none, using only the second half of this
- *   header.
+ *   What needs no Lua is in sandbox.h: commands and files, from C.
  *
  * Compatibility
  *   Structs start with `size`, set by the caller to sizeof; they only grow, at

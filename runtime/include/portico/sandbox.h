@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sandboxes in C: what the Lua facades offer, for hosts that want no Lua in
+ * between.  The rules of portico.h hold: one runtime, its thread, its codes.
+ *
+ * Words
+ *   box       a sandbox, as a host in C has it (pco_sandbox is a plugin's)
+ *   command   a program that runs in a box and is read and written meanwhile
+ *   pending   a call that was made and its outcome
+ *
+ * Every function that waits makes a pending and returns at once.  Its last
+ * three parameters say how the outcome is told:
+ *   done, ud  called once, in a tick, when it is there; NULL: not
+ *   out       the pending, to ask, to wait, to cancel: the host's, until
+ *             pco_pending_release().  NULL: nobody asks; it is released after
+ *             `done` returned
+ * A negative return means that nothing was begun, done is not called, and *out
+ * is NULL: PCO_EINVAL (pco_last_message() says what), PCO_ESIZE, PCO_ECLOSED,
+ * UV_ENOMEM, or misuse.  Everything else is the outcome of the pending.
+ *
+ * A box made with PCO_BOX_PORTAL has a thread of its own, and its calls are
+ * waited for by blocking: pco_pending_wait().  `done` must be NULL there, and
+ * out is needed.  All other boxes live on the runtime's loop; waiting for their
+ * calls ticks, so it is for programs without a loop.
+ *
+ * What a pending holds (bytes, entries, the error) lives until its release.
+ */
+#ifndef PORTICO_SANDBOX_H
+#define PORTICO_SANDBOX_H
+
+#include "portico.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pco_box pco_box;
+typedef struct pco_command pco_command;
+typedef struct pco_pending pco_pending;
+
+typedef void (*pco_done_fn)(void *ud, pco_pending *pending);
+
+/* ---- outcomes ------------------------------------------------------------ */
+
+/* Gives 0 or the code that the call failed with; PCO_EBUSY: it goes on. */
+PCO_API int pco_pending_code(pco_pending *pending);
+/* Gives the error of a call that failed, with its causes; NULL: none. */
+PCO_API const pco_error *pco_pending_error(pco_pending *pending);
+/* Waits until it is over, or `timeout_ns` is (negative: no limit): 0, whatever
+ * the outcome; PCO_ECALLTIMEOUT, and it goes on; UV_EINTR after a signal, the
+ * same; PCO_EREENTRANT in a callback. */
+PCO_API int pco_pending_wait(pco_pending *pending, int64_t timeout_ns);
+/* Asks it to end early, with PCO_ECANCELED, unless its result comes first.
+ * Returns 0, also if it was over; or a code of misuse. */
+PCO_API int pco_pending_cancel(pco_pending *pending);
+/* Gives it back.  A call that goes on does so, and its outcome is dropped: a
+ * box that it makes is destroyed, a command that it starts is killed. */
+PCO_API void pco_pending_release(pco_pending *pending);
+
+/* ---- boxes --------------------------------------------------------------- */
+
+#define PCO_BOX_PORTAL (1u << 0) /* its own thread; calls block */
+
+typedef struct pco_box_opts {
+  size_t size;
+  const char *backend; /* a name; NULL: "bwrap" */
+  const pco_pair *backend_settings;
+  size_t n_backend_settings;
+  const pco_create_opts *create; /* NULL: all default; see plugin.h */
+  uint32_t flags;                /* PCO_BOX_* */
+  uint32_t reserved;             /* 0 */
+  int64_t timeout_ns;            /* of the call; 0: none */
+} pco_box_opts;
+
+/* Makes a box; whatever fails, nothing stays behind.  opts may be NULL. */
+PCO_API int pco_box_create(pco_runtime *rt, const pco_box_opts *opts,
+                           pco_done_fn done, void *ud, pco_pending **out);
+/* Takes the box out of a pending of pco_box_create(), once: it is the host's,
+ * until pco_box_release().  NULL: there is none. */
+PCO_API pco_box *pco_pending_box(pco_pending *pending);
+/* Gives its id; valid as long as the box. */
+PCO_API const char *pco_box_id(const pco_box *box);
+/* Ends everything in it, and it.  Again: nothing. */
+PCO_API int pco_box_close(pco_box *box, pco_done_fn done, void *ud,
+                          pco_pending **out);
+/* Gives it back; one that is not closed is closed in the background. */
+PCO_API void pco_box_release(pco_box *box);
+
+/* ---- commands ------------------------------------------------------------ */
+
+#define PCO_EXEC_STDIN     (1u << 0) /* start: pco_command_write() comes */
+#define PCO_EXEC_CLEAN_ENV (1u << 1) /* without the sandbox's environment */
+#define PCO_EXEC_MERGE     (1u << 2) /* stderr goes where stdout goes */
+#define PCO_EXEC_NO_STDOUT (1u << 3) /* it is thrown away */
+#define PCO_EXEC_NO_STDERR (1u << 4)
+#define PCO_EXEC_CHECK     (1u << 5) /* not exiting with 0 is PCO_EEXIT */
+
+typedef struct pco_exec_opts {
+  size_t size;
+  const char *const *argv; /* NULL-terminated, no shell; or else */
+  const char *shell;       /* a line for /bin/sh -c */
+  const char *const *env;  /* NULL-terminated "K=V", added; "K" removes K */
+  const char *cwd;         /* NULL: the sandbox's */
+  const void *input;       /* exec: the command's stdin; NULL: empty */
+  size_t input_len;
+  const pco_limits *limits; /* of this command alone; or NULL */
+  uint64_t timeout_ns;      /* then it is killed, PCO_ETIMEDOUT; 0: none */
+  uint64_t grace_ns;        /* from TERM to KILL; 0: 2 s */
+  size_t max_output;        /* kept of each stream; 0: 16 MiB */
+  uint32_t flags;           /* PCO_EXEC_* */
+  uint32_t reserved;        /* 0 */
+} pco_exec_opts;
+
+/* Why it ended. */
+enum {
+  PCO_BY_EXIT,
+  PCO_BY_SIGNAL,
+  PCO_BY_TIMEOUT,
+  PCO_BY_KILL,
+  PCO_BY_OOM /* the kernel's own counter says so */
+};
+
+typedef struct pco_exec_result {
+  size_t size;
+  int32_t code;    /* 0..255; 128+n after a signal */
+  int32_t signal;  /* or 0 */
+  uint32_t reason; /* PCO_BY_* */
+  uint32_t eof;    /* 0: somebody still held the output */
+  int64_t pid;     /* as seen inside */
+  uint64_t duration_ns;
+  const char *out; /* what was kept, in the pending; never NULL */
+  size_t out_len;
+  const char *err;
+  size_t err_len;
+  uint64_t out_bytes; /* all that there was: more than out_len if the middle
+                         was dropped */
+  uint64_t err_bytes;
+  uint32_t survivors; /* processes that could not be killed */
+  uint32_t reserved;
+} pco_exec_result;
+
+/* Runs a command to its end.  A command that fails is an outcome with code 0
+ * and a result, unless PCO_EXEC_CHECK; one that could not be started fails. */
+PCO_API int pco_exec(pco_box *box, const pco_exec_opts *opts, pco_done_fn done,
+                     void *ud, pco_pending **out);
+/* Fills *result, whose size is set by the caller, from a pending of exec, wait
+ * or kill: 0; PCO_EBUSY; UV_ENOENT if it has none.  A failed one may have a
+ * partial result. */
+PCO_API int pco_pending_result(pco_pending *pending, pco_exec_result *result);
+
+/* Starts a command and leaves it running. */
+PCO_API int pco_command_start(pco_box *box, const pco_exec_opts *opts,
+                              pco_done_fn done, void *ud, pco_pending **out);
+/* Takes the command out of a pending of pco_command_start(), once: the host's,
+ * until pco_command_release().  NULL: there is none. */
+PCO_API pco_command *pco_pending_command(pco_pending *pending);
+/* Gives its pid as seen inside, or a code. */
+PCO_API int64_t pco_command_pid(const pco_command *command);
+/* Reads what comes next of stdout and stderr; at the end the outcome has no
+ * chunks.  One read at a time (PCO_EBUSY).  What is not read holds the command
+ * back. */
+PCO_API int pco_command_read(pco_command *command, pco_done_fn done, void *ud,
+                             pco_pending **out);
+/* Gives the i-th chunk of a read, from 0: 1 for stdout, 2 for stderr; 0: there
+ * are no more. */
+PCO_API int pco_pending_chunk(pco_pending *pending, size_t i, const char **data,
+                              size_t *len);
+/* Writes all of data to its stdin; as slow as it reads. */
+PCO_API int pco_command_write(pco_command *command, const void *data,
+                              size_t len, pco_done_fn done, void *ud,
+                              pco_pending **out);
+PCO_API int pco_command_close_stdin(pco_command *command, pco_done_fn done,
+                                    void *ud, pco_pending **out);
+/* Waits for its end; keeps what nobody reads.  By many, and again. */
+PCO_API int pco_command_wait(pco_command *command, pco_done_fn done, void *ud,
+                             pco_pending **out);
+/* Sends a signal to its first process; that it has ended is no error. */
+PCO_API int pco_command_signal(pco_command *command, int signo,
+                               pco_done_fn done, void *ud, pco_pending **out);
+/* Kills it and all it started: at once if grace_ns is 0, else TERM first. */
+PCO_API int pco_command_kill(pco_command *command, uint64_t grace_ns,
+                             pco_done_fn done, void *ud, pco_pending **out);
+/* Gives it back; it runs on, its output is thrown away. */
+PCO_API void pco_command_release(pco_command *command);
+
+/* ---- files --------------------------------------------------------------- */
+
+#define PCO_FILE_MISSING_OK (1u << 16) /* remove: nothing there is fine */
+
+typedef struct pco_file_opts {
+  size_t size;
+  uint32_t flags;  /* PCO_FS_* of plugin.h, PCO_FILE_* */
+  uint32_t mode;   /* write, mkdir: permission bits; 0: as it is, or default */
+  uint64_t offset; /* read */
+  uint64_t length; /* read: at most; 0: to the end */
+  size_t max_size; /* read: more is PCO_ELIMIT; 0: 64 MiB */
+  int64_t timeout_ns; /* 0: none */
+} pco_file_opts;
+
+/* Paths are as a program inside sees them; opts may be NULL everywhere. */
+
+/* pco_pending_bytes() */
+PCO_API int pco_file_read(pco_box *box, const char *path,
+                          const pco_file_opts *opts, pco_done_fn done, void *ud,
+                          pco_pending **out);
+/* Replaces the file atomically; PCO_FS_APPEND: adds to it. */
+PCO_API int pco_file_write(pco_box *box, const char *path, const void *data,
+                           size_t len, const pco_file_opts *opts,
+                           pco_done_fn done, void *ud, pco_pending **out);
+/* pco_pending_entry(), one */
+PCO_API int pco_file_stat(pco_box *box, const char *path,
+                          const pco_file_opts *opts, pco_done_fn done, void *ud,
+                          pco_pending **out);
+/* pco_pending_entry(), in byte order of the names */
+PCO_API int pco_file_list(pco_box *box, const char *path,
+                          const pco_file_opts *opts, pco_done_fn done, void *ud,
+                          pco_pending **out);
+PCO_API int pco_file_mkdir(pco_box *box, const char *path,
+                           const pco_file_opts *opts, pco_done_fn done,
+                           void *ud, pco_pending **out);
+PCO_API int pco_file_remove(pco_box *box, const char *path,
+                            const pco_file_opts *opts, pco_done_fn done,
+                            void *ud, pco_pending **out);
+/* With PCO_FS_REPLACE the target may exist. */
+PCO_API int pco_file_rename(pco_box *box, const char *source,
+                            const char *target, const pco_file_opts *opts,
+                            pco_done_fn done, void *ud, pco_pending **out);
+/* Gives the bytes of a read: 0, or a code. */
+PCO_API int pco_pending_bytes(pco_pending *pending, const char **data,
+                              size_t *len);
+/* Gives the i-th entry, from 0: 1; 0: there are no more.  The caller sets
+ * entry->struct_size; its name lives with the pending. */
+PCO_API int pco_pending_entry(pco_pending *pending, size_t i, pco_stat *entry);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* PORTICO_SANDBOX_H */

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* Sandboxes of a host in C: made, closed, let go. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "embed_call.h"
+#include "farewell.h"
+#include "plugin_loader.h"
+#include "sandbox_ops.h"
+
+#define DEFAULT_BACKEND "bwrap"
+#define MAX_PAIRS       10000
+
+int pco__box_check(pco_box *box) {
+  if (!box)
+    return PCO_EINVAL;
+  int rc = box->rt ? pco__embed_check(box->rt) : PCO_ECLOSED;
+  if (rc == 0 && box->closed)
+    return pco__embed_fail(box->rt, PCO_ECLOSED, "the box is closed");
+  return rc;
+}
+
+/* ---- creation ------------------------------------------------------------ */
+
+static pco_pair *copy_pairs(pco_pending *p, const pco_pair *pairs, size_t n) {
+  if (n > MAX_PAIRS)
+    p->op->arena.failed = true;
+  pco_pair *copy = n && n <= MAX_PAIRS
+                       ? pco__arena_alloc(&p->op->arena, n * sizeof *copy)
+                       : NULL;
+  for (size_t i = 0; copy && i < n; i++) {
+    copy[i].key = pco__call_copy(p, pairs[i].key);
+    copy[i].value = pco__call_copy(p, pairs[i].value);
+  }
+  return copy;
+}
+
+static pco_mount *copy_mounts(pco_pending *p, const pco_mount *mounts,
+                              size_t n) {
+  pco_mount *copy = n && n <= MAX_PAIRS
+                        ? pco__arena_alloc(&p->op->arena, n * sizeof *copy)
+                        : NULL;
+  for (size_t i = 0; copy && i < n; i++) {
+    copy[i] = mounts[i];
+    copy[i].source = pco__call_copy(p, mounts[i].source);
+    copy[i].target = pco__call_copy(p, mounts[i].target);
+  }
+  return copy;
+}
+
+static void copy_create(pco_pending *p, pco__create_op *o,
+                        const pco_create_opts *c) {
+  o->opts = *c;
+  o->opts.name = pco__call_copy(p, c->name);
+  o->opts.image = pco__call_copy(p, c->image);
+  o->opts.cwd = pco__call_copy(p, c->cwd);
+  o->opts.user = pco__call_copy(p, c->user);
+  o->opts.network = pco__call_copy(p, c->network);
+  o->opts.snapshot = pco__call_copy(p, c->snapshot);
+  o->opts.env = (const char *const *)pco__call_copy_list(p, c->env);
+  o->opts.labels = copy_pairs(p, c->labels, c->n_labels);
+  o->opts.settings = copy_pairs(p, c->settings, c->n_settings);
+  o->opts.mounts = copy_mounts(p, c->mounts, c->n_mounts);
+  if (c->limits) {
+    o->limits = *c->limits;
+    o->opts.limits = &o->limits;
+  }
+}
+
+/* The structs of plugin.h inside of the options. */
+static int check_create(pco_runtime *rt, const pco_create_opts *c) {
+  if (c->struct_size != sizeof *c ||
+      (c->limits && c->limits->struct_size != sizeof *c->limits))
+    return pco__embed_fail(rt, PCO_ESIZE,
+                           "struct_size of pco_create_opts or its limits");
+  for (size_t i = 0; i < c->n_mounts; i++)
+    if (c->mounts[i].struct_size != sizeof *c->mounts)
+      return pco__embed_fail(rt, PCO_ESIZE, "struct_size of a pco_mount");
+    else if (!c->mounts[i].source || !c->mounts[i].target)
+      return pco__embed_fail(rt, PCO_EINVAL, "a mount needs source and target");
+  return 0;
+}
+
+static int check_options(pco_runtime *rt, const pco_box_opts *opts) {
+  int rc = pco__embed_size(opts, opts->size, sizeof *opts);
+  if (rc < 0)
+    return pco__embed_fail(rt, rc, "the size of pco_box_opts");
+  if (opts->flags & ~PCO_BOX_PORTAL || opts->reserved || opts->timeout_ns < 0)
+    return pco__embed_fail(rt, PCO_EINVAL,
+                           "flags, reserved or timeout_ns of pco_box_opts");
+  return opts->create ? check_create(rt, opts->create) : 0;
+}
+
+static int find_plugin(pco_runtime *rt, const char *name,
+                       const pco_backend_info **info) {
+  const char *path;
+  pco__error *err = NULL;
+  int rc = pco__loader_open(name, info, &path, &err);
+  if (rc < 0)
+    pco__embed_fail(rt, rc, "%s",
+                    err->message ? err->message : pco__code_text(rc));
+  pco__error_free(err);
+  return rc;
+}
+
+/* The loop for a new box; *portal is its own one, or NULL. */
+static int choose_loop(pco_runtime *rt, bool own, pco__loop **loop,
+                       pco__portal **portal) {
+  *portal = NULL;
+  *loop = &rt->lua->runtime.loop;
+  if (!own)
+    return 0;
+  int rc = pco__portal_open(&rt->lua->runtime, false, portal);
+  if (rc < 0)
+    return pco__embed_fail(rt, rc, "making a portal: %s", pco__code_text(rc));
+  *loop = &(*portal)->loop;
+  return 0;
+}
+
+/* Starts the creation; the portal's use is the pending's from here on. */
+static int begin(const pco__caller *c, const pco_box_opts *opts,
+                 pco__portal *portal) {
+  if (portal)
+    portal->users++;
+  pco_pending *p =
+      pco__call_new(c, &pco__sandbox_class, sizeof(pco__create_op));
+  if (!p) {
+    if (portal)
+      pco__portal_release(portal, true);
+    return UV_ENOMEM;
+  }
+  p->in_use = portal != NULL;
+  pco__create_op *o = PCO_CONTAINER(p->op, pco__create_op, op);
+  p->op->timeout = opts->timeout_ns ? opts->timeout_ns : -1;
+  o->opts.struct_size = sizeof o->opts;
+  o->backend_settings =
+      copy_pairs(p, opts->backend_settings, opts->n_backend_settings);
+  o->n_backend_settings = opts->n_backend_settings;
+  if (opts->create)
+    copy_create(p, o, opts->create);
+  int rc = find_plugin(c->rt, opts->backend ? opts->backend : DEFAULT_BACKEND,
+                       &o->info);
+  return rc < 0 ? pco__call_drop(p, rc) : pco__call_start(c, p);
+}
+
+int pco_box_create(pco_runtime *rt, const pco_box_opts *opts, pco_done_fn done,
+                   void *ud, pco_pending **out) {
+  static const pco_box_opts none = {.size = sizeof none};
+  if (out)
+    *out = NULL;
+  int rc = pco__embed_check(rt);
+  opts = opts ? opts : &none;
+  if (rc == 0)
+    rc = check_options(rt, opts);
+  if (rc < 0)
+    return rc;
+  pco__caller c = {.rt = rt, .done = done, .ud = ud, .out = out};
+  pco__portal *portal;
+  if (opts->flags & PCO_BOX_PORTAL && (done || !out))
+    return pco__embed_fail(rt, PCO_EINVAL,
+                           "with PCO_BOX_PORTAL pass no `done`, and `out`");
+  rc = choose_loop(rt, opts->flags & PCO_BOX_PORTAL, &c.loop, &portal);
+  if (rc < 0)
+    return rc;
+  rc = pco__call_check(&c);
+  if (rc < 0 && portal) {
+    portal->users++;
+    pco__portal_release(portal, true);
+  }
+  return rc < 0 ? rc : begin(&c, opts, portal);
+}
+
+/* ---- the box ------------------------------------------------------------- */
+
+pco_box *pco_pending_box(pco_pending *pending) {
+  if (pco__call_ended(pending) < 0 || !pending->rt ||
+      !pco__call_is(pending, &pco__sandbox_class))
+    return NULL;
+  pco__create_op *o = PCO_CONTAINER(pending->op, pco__create_op, op);
+  bool made = o->sandbox && !pending->op->error;
+  pco_box *box = made ? calloc(1, sizeof *box) : NULL;
+  char *id = box ? strdup(o->sandbox->id) : NULL;
+  if (!id) {
+    free(box);
+    return NULL;
+  }
+  box->id = id;
+  box->rt = pending->rt;
+  box->loop = pending->op->loop;
+  box->portal = pending->portal;
+  pco__portal_ref(box->portal);
+  box->in_use = pending->in_use;
+  pending->in_use = false;
+  box->sandbox = o->sandbox;
+  box->backend = o->backend;
+  o->sandbox = NULL;
+  o->backend = NULL;
+  pco__list_append(&box->rt->boxes, &box->node);
+  return box;
+}
+
+const char *pco_box_id(const pco_box *box) {
+  return box ? box->id : NULL;
+}
+
+int pco_box_close(pco_box *box, pco_done_fn done, void *ud, pco_pending **out) {
+  if (out)
+    *out = NULL;
+  int rc = pco__box_check(box);
+  if (rc < 0)
+    return rc;
+  pco__caller c = {box->rt, box->loop, done, ud, out};
+  rc = pco__call_check(&c);
+  if (rc < 0)
+    return rc;
+  pco_pending *p =
+      pco__call_new(&c, &pco__sandbox_close_class, sizeof(pco__backend_op));
+  if (!p)
+    return UV_ENOMEM;
+  pco__backend_op *o = PCO_CONTAINER(p->op, pco__backend_op, op);
+  pco__backend_ref(box->backend);
+  pco__sandbox_ref(box->sandbox);
+  o->backend = box->backend;
+  o->sandbox = box->sandbox;
+  o->with_backend = true;
+  box->closed = true;
+  return pco__call_start(&c, p);
+}
+
+/* Lets go of what the box has on its loop; closes it there if need be. */
+static void leave(pco_box *box, bool wait) {
+  if (!box->sandbox)
+    return;
+  if (!box->closed)
+    pco__say_farewell(box->loop, (pco__farewell){.sandbox = box->sandbox,
+                                                 .backend = box->backend});
+  else {
+    pco__sandbox_unref(box->sandbox);
+    pco__backend_unref(box->backend);
+  }
+  box->sandbox = NULL;
+  box->backend = NULL;
+  box->closed = true;
+  if (box->in_use)
+    pco__portal_release(box->portal, wait);
+  box->in_use = false;
+}
+
+void pco_box_release(pco_box *box) {
+  if (!box || (box->rt && pco__embed_check(box->rt) < 0))
+    return;
+  if (box->rt) {
+    leave(box, false);
+    pco__embed_touch(box->rt);
+  }
+  pco__list_remove(&box->node);
+  pco__portal_unref(box->portal);
+  free(box->id);
+  free(box);
+}
+
+void pco__embed_close_boxes(pco_runtime *rt) {
+  for (pco__node *n = rt->boxes.next; n != &rt->boxes; n = n->next)
+    leave(PCO_CONTAINER(n, pco_box, node), false);
+}
+
+void pco__embed_orphan_boxes(pco_runtime *rt) {
+  for (pco__node *n; (n = pco__list_shift(&rt->boxes)) != NULL;) {
+    pco_box *box = PCO_CONTAINER(n, pco_box, node);
+    leave(box, true);
+    box->rt = NULL;
+  }
+}
