@@ -191,6 +191,10 @@ local function call(path, fn, objects)
     args[2] = "TERM"
   elseif path == "Process.resize" then
     args[2], args[3] = 80, 24
+  elseif path == "File.truncate" then
+    args[2] = 0
+  elseif path == "FileSystem.open" then
+    args[3] = "r"
   end
   local ok, result = pcall(fn, table.unpack(args, 1, shape.nparams))
   -- An open reader would be in the way of the next one.

@@ -72,6 +72,25 @@ local Result = core.class("Result")
 local result_metatable = core.metatable("Result")
 portico.Result = Result
 
+-- A file that is open, after Lua's own `io`. Whoever drops it has it closed;
+-- close() and `<close>` do it at once. One call at a time.
+---@class portico.File
+---@field path string as it was opened
+---@field sandbox portico.Sandbox
+---@field closed boolean
+local File = core.class("File")
+local file_metatable = core.metatable("File")
+portico.File = File
+
+-- What happens to files below a path, one event after the other.
+---@class portico.Watch
+---@field path string as it was given
+---@field sandbox portico.Sandbox
+---@field closed boolean
+local Watch = core.class("Watch")
+local watch_metatable = core.metatable("Watch")
+portico.Watch = Watch
+
 -- What `chunks` and `lines` return: call it for the next value, nil at the
 -- end. In a generic `for`, leaving the loop closes it.
 ---@class portico.Iterator
@@ -617,10 +636,164 @@ function FileSystem:usage(path, options)
   return core.fs_usage(self, path, options)
 end
 
+---Opens a file: "r" reads, "w" empties it or makes it, "a" writes at its end;
+---"r+", "w+" and "a+" read and write, "wx" makes one that was not there.
+---`mode` of the options is that of a new file. FIFOs and sockets are refused.
+---@async
+---@param path string
+---@param mode string? "r" unless given
+---@param options portico.OpenFileOptions?
+---@return portico.File file
+function FileSystem:open(path, mode, options)
+  return core.fs_open(self, path, mode, options)
+end
+
+---Watches a file or directory, with `recursive` all directories below it, for
+---what happens from now on. Links below `path` are not followed. A pattern of
+---`include` and `exclude` without a slash is matched against each name, one
+---with a slash against the path below `path`. An excluded directory is not
+---watched at all. Raises LimitError when the system has no more watches.
+---@async
+---@param path string
+---@param options portico.WatchOptions?
+---@return portico.Watch watch
+function FileSystem:watch(path, options)
+  return core.fs_watch(self, path, options)
+end
+
 ---Describes the file system: whose it is.
 ---@return string
 function file_system_metatable:__tostring()
   return core.tostring(self)
+end
+
+---Reads a line ("l", or "L" with its end), all the rest ("a"), or so many
+---bytes; nil at the end of the file, but "" for "a". A line, or a rest, of more
+---than `max_size` bytes (64 MiB unless given) is a LimitError, and stays to be
+---read.
+---@async
+---@param format string|integer|nil "l" unless given
+---@param options portico.ReadOpenOptions?
+---@return string? data
+function File:read(format, options)
+  return core.file_read(self, format, options)
+end
+
+---Iterates over what read(format) gives, until the end of the file: lines, or
+---with a count chunks. Leaving the loop leaves the file open.
+---@param format string|integer|nil "l" unless given
+---@return portico.Iterator iterator
+---@return nil
+---@return nil
+---@return portico.Iterator closer
+function File:lines(format)
+  return core.file_lines(self, format)
+end
+
+---Writes strings and numbers, one behind the other, and returns the file.
+---Nothing is kept back here. What failed half-way has `written` in its error,
+---and has not moved the place where the file is read or written next.
+---@async
+---@param ... string|number
+---@return portico.File file
+function File:write(...)
+  return core.file_write(self, ...)
+end
+
+---Moves to so many bytes from the beginning ("set"), from here ("cur") or from
+---the end ("end"), and returns that place, from the beginning.
+---@async
+---@param whence string? "cur" unless given
+---@param offset integer? 0 unless given
+---@return integer position
+function File:seek(whence, offset)
+  return core.file_seek(self, whence, offset)
+end
+
+---Cuts the file, or fills it up with zeros, to that size.
+---@async
+---@param size integer
+---@param options portico.CallOptions?
+function File:truncate(size, options)
+  return core.file_truncate(self, size, options)
+end
+
+---Returns once what was written is on the disk.
+---@async
+---@param options portico.CallOptions?
+function File:sync(options)
+  return core.file_sync(self, options)
+end
+
+---Tells type, size, mode and times of the file that is open, whatever its name
+---leads to by now.
+---@async
+---@param options portico.CallOptions?
+---@return portico.EntryStat stat
+function File:stat(options)
+  return core.file_stat(self, options)
+end
+
+---Closes the file. Returns whether this call did it. Works outside a task, too.
+---@async
+---@param options portico.CallOptions?
+---@return boolean closed
+function File:close(options)
+  return core.file_close(self, options)
+end
+
+---Describes the file: path, sandbox, state.
+---@return string
+function file_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Closes the file at the end of a `<close>` variable's scope.
+---@async
+---@param err any the error in flight, or nil
+function file_metatable:__close(err)
+  return core.close_scope(self, err)
+end
+
+---Returns the next event; waits for one. What happened while nobody asked is
+---kept, and when it was too much, one event "rescan" stands for all of it.
+---Raises LimitError when the system had no watch for a new directory.
+---@async
+---@param options portico.CallOptions?
+---@return portico.FileEvent event
+function Watch:next(options)
+  return core.watch_next(self, options)
+end
+
+---Iterates over the events, without an end: leave the loop, or close the watch.
+---`timeout` limits each step.
+---@param options portico.CallOptions?
+---@return portico.Iterator iterator
+---@return nil
+---@return nil
+---@return portico.Iterator closer
+function Watch:events(options)
+  return core.watch_events(self, options)
+end
+
+---Ends the watch. Returns whether this call did it. Works outside a task, too.
+---@async
+---@return boolean closed
+function Watch:close()
+  return core.watch_close(self)
+end
+
+---Describes the watch: path, sandbox, state.
+---@return string
+function watch_metatable:__tostring()
+  return core.tostring(self)
+end
+
+---Closes the watch at the end of a `<close>` variable's scope.
+---@async
+---@param err any the error in flight, or nil
+function watch_metatable:__close(err)
+  return core.close_scope(self, err)
 end
 
 ---Returns the Result itself, or raises ExitError (with `result`) when the

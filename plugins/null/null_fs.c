@@ -569,6 +569,75 @@ static int fs_rename(pco_sandbox *s, const char *source, const char *target,
   return finish(s, op, source, rename_at(s->fs, source, target, flags));
 }
 
+/* The file at the path, which must be one. */
+static int find_file(null_fs *fs, const char *path, node **out) {
+  int rc = walk(fs->root, path, out);
+  return rc == 0 && (*out)->type == PCO_DIRECTORY ? UV_EISDIR : rc;
+}
+
+/* The content with `size` bytes, the new ones zeros. */
+static int resized(const null_blob *old, uint64_t size, null_blob **out) {
+  if (size > NULL_FS_LIMIT)
+    return PCO_ELIMIT;
+  *out = null_blob_create((size_t)size);
+  if (!*out)
+    return UV_ENOMEM;
+  size_t kept = blob_len(old) < size ? blob_len(old) : (size_t)size;
+  if (kept)
+    memcpy((*out)->data, old->data, kept);
+  if (size > kept)
+    memset((*out)->data + kept, 0, (size_t)size - kept);
+  return 0;
+}
+
+static int write_at(null_fs *fs, const char *path, uint64_t offset,
+                    const pco_iov *bufs, size_t n_bufs) {
+  node *n;
+  null_blob *blob = NULL;
+  uint64_t end = offset;
+  int rc = find_file(fs, path, &n);
+  for (size_t i = 0; i < n_bufs && rc == 0; i++) {
+    rc = bufs[i].len > NULL_FS_LIMIT || end > NULL_FS_LIMIT ? PCO_ELIMIT : 0;
+    end += bufs[i].len;
+  }
+  if (rc == 0 && end == offset)
+    return 0;
+  if (rc == 0)
+    rc = resized(n->blob, end > blob_len(n->blob) ? end : blob_len(n->blob),
+                 &blob);
+  if (rc < 0)
+    return rc;
+  for (size_t i = 0; i < n_bufs; offset += bufs[i++].len)
+    if (bufs[i].len)
+      memcpy(blob->data + offset, bufs[i].base, bufs[i].len);
+  return replace_content(fs, n, blob);
+}
+
+static int fs_write_at(pco_sandbox *s, const char *path, uint64_t offset,
+                       const pco_iov *bufs, size_t n, pco_op *op) {
+  if (check_call(path, 0, 0) < 0)
+    return UV_EINVAL;
+  if (null_is_gone(s, op))
+    return 0;
+  return finish(s, op, path, write_at(s->fs, path, offset, bufs, n));
+}
+
+static int fs_truncate(pco_sandbox *s, const char *path, uint64_t size,
+                       pco_op *op) {
+  node *n;
+  null_blob *blob = NULL;
+  if (check_call(path, 0, 0) < 0)
+    return UV_EINVAL;
+  if (null_is_gone(s, op))
+    return 0;
+  int rc = find_file(s->fs, path, &n);
+  if (rc == 0)
+    rc = resized(n->blob, size, &blob);
+  if (rc == 0)
+    rc = replace_content(s->fs, n, blob);
+  return finish(s, op, path, rc);
+}
+
 const pco_fs_api null_fs_api = {
     .struct_size = sizeof null_fs_api,
     .stat = fs_stat,
@@ -578,4 +647,6 @@ const pco_fs_api null_fs_api = {
     .mkdir = fs_mkdir,
     .remove = fs_remove,
     .rename = fs_rename,
+    .write_at = fs_write_at,
+    .truncate = fs_truncate,
 };

@@ -47,6 +47,8 @@ typedef struct pco_agent {
   pco_jobs jobs; /* of a worker; here, only if there can be none */
   pco_workers workers;
   bool is_worker;
+  struct pco_open *open; /* what a worker keeps open (fs_open.c); or NULL */
+  struct pco_seen *seen; /* the same of a watch (fs_watch.c) */
 } pco_agent;
 
 /* What main() found out; borrowed. */

@@ -131,6 +131,15 @@ static handler *handler_of(uint16_t type) {
       {PCO_WIRE_MKTEMP, pco_fs_mktemp},
       {PCO_WIRE_USAGE, pco_fs_usage},
       {PCO_WIRE_COPY, pco_fs_copy},
+      {PCO_WIRE_OPEN, pco_fs_open},
+      {PCO_WIRE_WATCH, pco_fs_watch},
+      {PCO_WIRE_FILE_READ, pco_fs_opened},
+      {PCO_WIRE_FILE_WRITE, pco_fs_opened},
+      {PCO_WIRE_FILE_TRUNCATE, pco_fs_opened},
+      {PCO_WIRE_FILE_SYNC, pco_fs_opened},
+      {PCO_WIRE_FILE_STAT, pco_fs_opened},
+      {PCO_WIRE_FILE_CLOSE, pco_fs_opened},
+      {PCO_WIRE_EVENTS, pco_fs_opened},
   };
   for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++)
     if (handlers[i].type == type)
@@ -141,27 +150,40 @@ static handler *handler_of(uint16_t type) {
 /* The frame is passed on, or has descriptors, for a few. */
 void pco_dispatch_here(pco_agent *a, pco_frame *f, const pco_request *r) {
   handler *fn = handler_of(r->type);
-  if (fn)
+  if (fn) {
     fn(a, r);
-  else if (r->type == PCO_WIRE_SPAWN)
+    pco_frame_close_fds(f); /* of a pipe; who uses it has a copy */
+  } else if (r->type == PCO_WIRE_SPAWN) {
     pco_commands_spawn(a, f, r);
-  else if (r->type == PCO_WIRE_SIGNAL)
+  } else if (r->type == PCO_WIRE_SIGNAL) {
     pco_commands_signal(a, f, r);
-  else if (r->type == PCO_WIRE_KILL)
+  } else if (r->type == PCO_WIRE_KILL) {
     pco_commands_kill(a, f, r);
-  else /* ADOPT: pco_request_parse() lets no other type through */
+  } else { /* ADOPT: pco_request_parse() lets no other type through */
     pco_relay_adopt(a, f, r);
+  }
 }
 
 static bool is_file_request(uint16_t type) {
   return (type >= PCO_WIRE_STAT && type <= PCO_WIRE_RENAME) ||
-         (type >= PCO_WIRE_CHMOD && type <= PCO_WIRE_COPY);
+         (type >= PCO_WIRE_CHMOD && type <= PCO_WIRE_COPY) ||
+         type == PCO_WIRE_OPEN || type == PCO_WIRE_WATCH;
+}
+
+/* Of a file or watch that is open. */
+static bool is_of_open(uint16_t type) {
+  return (type >= PCO_WIRE_FILE_READ && type <= PCO_WIRE_FILE_CLOSE) ||
+         type == PCO_WIRE_EVENTS;
 }
 
 /* True if it was passed on to a worker. */
-static bool pass_on(pco_agent *a, const pco_frame *f, const pco_request *r) {
+static bool pass_on(pco_agent *a, pco_frame *f, const pco_request *r) {
   if (a->is_worker)
     return false;
+  if (is_of_open(r->type)) {
+    pco_workers_opened(a, f, r);
+    return true;
+  }
   if (r->type == PCO_WIRE_DATA)
     return pco_workers_data(a, f);
   if (r->type == PCO_WIRE_CANCEL)

@@ -26,6 +26,21 @@ void pco_fs_symlink(pco_agent *a, const pco_request *r);
 void pco_fs_mktemp(pco_agent *a, const pco_request *r);
 void pco_fs_usage(pco_agent *a, const pco_request *r);
 void pco_fs_copy(pco_agent *a, const pco_request *r);
+/* Of a worker, which keeps one file or watch open (fs_open.c, fs_watch.c). */
+void pco_fs_open(pco_agent *a, const pco_request *r);
+void pco_fs_watch(pco_agent *a, const pco_request *r);
+/* FILE_... and EVENTS. */
+void pco_watch_close(pco_agent *a, uint64_t target);
+/* When pco_watch_tick() has something to do, for poll(); and once a turn. */
+int pco_watch_timeout(const pco_agent *a);
+void pco_watch_tick(pco_agent *a);
+/* False if it is not of the watch that is held. */
+bool pco_watch_opened(pco_agent *a, const pco_request *r);
+/* False after answering: only workers hold something open. */
+bool pco_fs_may_hold(pco_agent *a, const pco_request *r);
+#define PCO_NOT_OPEN                                                           \
+  "it is not open any more: the process of the sandbox that held it is gone"
+void pco_fs_opened(pco_agent *a, const pco_request *r);
 
 /* ---- what they share (fs_common.c) -------------------------------------- */
 
@@ -46,6 +61,12 @@ bool pco_fs_owner(pco_agent *a, const pco_request *r, const char *path,
                   uid_t *uid, gid_t *gid);
 /* Fills in the last '*' of a pattern, so that nobody else has that name. */
 int pco_fs_random_name(const char *pattern, char name[NAME_MAX + 1]);
+/* Answers a READ or FILE_READ from fd, which is owned, unless borrowed. */
+void pco_fs_read_from(pco_agent *a, const pco_request *r, const char *path,
+                      int fd, bool borrowed);
+/* What may be read: 0 or a negative errno, with a sentence if that says too
+ * little. */
+int pco_fs_readable(mode_t mode, const char **message);
 /* The PCO_WALK_* flags of a request. */
 int pco_fs_walk_flags(const pco_request *r);
 bool pco_fs_flag(const pco_request *r, unsigned flag);

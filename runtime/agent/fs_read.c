@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * READ: regular files (those of /proc too, whose size says nothing) and
- * character devices, a DATA frame a step.
+ * READ and FILE_READ: regular files (those of /proc too, whose size says
+ * nothing) and character devices, a DATA frame a step, or through a pipe.
  *
  * Other kinds could make the agent wait for someone and are refused.  What was
  * walked to is looked at before it is opened, since opening a device can do
  * things, and again after it.
  */
 #include "fs.h"
+
+#include "flow.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +21,15 @@ typedef struct read_job {
   off_t at;
   uint64_t left;
   bool seekable;
+  bool borrowed; /* the descriptor is that of an open file */
+  pco_flow flow; /* of a pipe, if there is one */
 } read_job;
 
 static void destroy(pco_job *j) {
   read_job *l = (read_job *)j;
-  if (l->fd >= 0)
+  if (l->fd >= 0 && !l->borrowed)
     close(l->fd);
+  pco_flow_deinit(&l->flow);
   pco_job_free(j);
 }
 
@@ -51,6 +56,8 @@ static ssize_t fill(read_job *l, uint8_t *block, bool *end) {
     if (n <= 0)
       break;
     len += (size_t)n;
+    if (!l->seekable && l->borrowed)
+      l->left = 0; /* of a device: what is there */
   }
   *end = n == 0 || l->left == 0;
   return n < 0 && len == 0 ? n : (ssize_t)len;
@@ -59,7 +66,10 @@ static ssize_t fill(read_job *l, uint8_t *block, bool *end) {
 static bool step(pco_agent *a, pco_job *j) {
   static uint8_t block[PCO_WIRE_MAX_DATA]; /* steps do not overlap */
   bool end;
-  ssize_t n = fill((read_job *)j, block, &end);
+  read_job *l = (read_job *)j;
+  ssize_t n = fill(l, block, &end);
+  if (n == -EAGAIN && l->borrowed && pco_job_wait(a, j, l->fd, EPOLLIN) == 0)
+    return true;
   if (n < 0) {
     pco_answer_error(a, j->op, (int)-n, j->path, NULL);
     return false;
@@ -71,8 +81,24 @@ static bool step(pco_agent *a, pco_job *j) {
   return !end;
 }
 
-/* 0 or a negative errno, with a sentence if that says too little. */
-static int readable(mode_t mode, const char **message) {
+static bool pipe_step(pco_agent *a, pco_job *j) {
+  read_job *l = (read_job *)j;
+  int rc = pco_flow_out(&l->flow);
+  if (rc == -EAGAIN)
+    rc = pco_flow_wait(a, j, &l->flow, EPOLLOUT) == 0 ? 1 : -EAGAIN;
+  if (rc > 0)
+    return true;
+  if (rc < 0) {
+    pco_answer_error(a, j->op, -rc, j->path, NULL);
+    return false;
+  }
+  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, j->op);
+  pco_wire_number(&a->buf, PCO_TAG_LENGTH, l->flow.done);
+  pco_answer(a);
+  return false;
+}
+
+int pco_fs_readable(mode_t mode, const char **message) {
   *message = NULL;
   if (S_ISREG(mode) || S_ISCHR(mode))
     return 0;
@@ -87,13 +113,13 @@ static int readable(mode_t mode, const char **message) {
 /* Opens what was found, if it may be read. */
 static int open_place(const pco_place *at, const char **message) {
   struct stat st;
-  int rc = at->fd < 0 ? -ENOENT : readable(at->st.st_mode, message);
+  int rc = at->fd < 0 ? -ENOENT : pco_fs_readable(at->st.st_mode, message);
   if (rc != 0)
     return rc;
   int fd = pco_place_open(at, O_RDONLY, 0);
   if (fd < 0)
     return fd;
-  rc = fstat(fd, &st) == 0 ? readable(st.st_mode, message) : -errno;
+  rc = fstat(fd, &st) == 0 ? pco_fs_readable(st.st_mode, message) : -errno;
   if (rc == 0)
     return fd;
   close(fd);
@@ -116,6 +142,52 @@ static int open_file(pco_agent *a, const pco_request *r, const char *path,
   return rc;
 }
 
+/* What is known to be small goes by a frame. */
+static bool is_small(int fd, off_t at, uint64_t length) {
+  struct stat st;
+  if (length < PCO_WIRE_MAX_DATA)
+    return true;
+  return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+         st.st_size - at < (off_t)PCO_WIRE_MAX_DATA;
+}
+
+/* Tells the host that the bytes come by its pipe. */
+static void announce(pco_agent *a, uint64_t op) {
+  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, PCO_WIRE_MORE, op);
+  pco_wire_number(&a->buf, PCO_TAG_LENGTH, 0);
+  pco_answer(a);
+}
+
+void pco_fs_read_from(pco_agent *a, const pco_request *r, const char *path,
+                      int fd, bool borrowed) {
+  read_job *l = pco_job_create(a, sizeof *l, r, path);
+  if (!l) {
+    if (!borrowed)
+      close(fd);
+    return;
+  }
+  l->head.destroy = destroy;
+  l->fd = fd;
+  l->borrowed = borrowed;
+  l->flow.pipe = -1;
+  l->at = (off_t)pco_request_number(r, PCO_TAG_OFFSET);
+  l->seekable = lseek(fd, 0, SEEK_CUR) >= 0;
+  l->left = pco_request_has(r, PCO_TAG_LENGTH)
+                ? pco_request_number(r, PCO_TAG_LENGTH)
+                : UINT64_MAX;
+  bool piped = r->pipe >= 0 && !is_small(fd, l->at, l->left);
+  l->head.step = piped ? pipe_step : step;
+  int rc = piped ? pco_flow_init(&l->flow, r->pipe, fd, l->at, l->left) : 0;
+  if (rc == 0) {
+    if (piped)
+      announce(a, r->op);
+    pco_job_start(a, &l->head);
+    return;
+  }
+  pco_answer_error(a, r->op, -rc, path, NULL);
+  destroy(&l->head);
+}
+
 void pco_fs_read(pco_agent *a, const pco_request *r) {
   char path[PCO_PATH_TEXT];
   const char *message;
@@ -128,18 +200,5 @@ void pco_fs_read(pco_agent *a, const pco_request *r) {
     pco_fs_walk_error(a, r->op, fd, path);
   if (fd < 0)
     return;
-  read_job *l = pco_job_create(a, sizeof *l, r, path);
-  if (!l) {
-    close(fd);
-    return;
-  }
-  l->head.step = step;
-  l->head.destroy = destroy;
-  l->fd = fd;
-  l->at = (off_t)pco_request_number(r, PCO_TAG_OFFSET);
-  l->seekable = lseek(fd, 0, SEEK_CUR) >= 0;
-  l->left = pco_request_has(r, PCO_TAG_LENGTH)
-                ? pco_request_number(r, PCO_TAG_LENGTH)
-                : UINT64_MAX;
-  pco_job_start(a, &l->head);
+  pco_fs_read_from(a, r, path, fd, false);
 }

@@ -12,6 +12,8 @@
 
 #include "portico/plugin.h"
 
+#include "flow.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,9 +25,10 @@
 
 typedef struct write_job {
   pco_job head;
-  int fd;       /* of the temporary file, or of the target itself */
-  int dir;      /* that holds both */
-  size_t taken; /* bytes that the host was not told of yet */
+  int fd;        /* of the temporary file, or of the target itself */
+  int dir;       /* that holds both */
+  size_t taken;  /* bytes that the host was not told of yet */
+  pco_flow flow; /* of a pipe, if the content comes by one */
   bool sync;
   uid_t uid; /* whom it is to belong to; -1: nothing asked */
   gid_t gid;
@@ -42,6 +45,7 @@ static void destroy(pco_job *j) {
     close(w->fd);
   if (w->dir >= 0)
     close(w->dir);
+  pco_flow_deinit(&w->flow);
   pco_job_free(j);
 }
 
@@ -109,6 +113,20 @@ static bool on_data(pco_agent *a, pco_job *j, const pco_request *r) {
     acknowledge(a, w, r->data.len);
     return true;
   }
+  if (rc == 0)
+    rc = commit(w);
+  pco_fs_done(a, j->op, rc, j->path, w->failed);
+  return false;
+}
+
+static bool pipe_step(pco_agent *a, pco_job *j) {
+  write_job *w = (write_job *)j;
+  w->failed = "writing";
+  int rc = pco_flow_in(&w->flow);
+  if (rc == -EAGAIN)
+    rc = pco_flow_wait(a, j, &w->flow, EPOLLIN) == 0 ? 1 : -EAGAIN;
+  if (rc > 0)
+    return true;
   if (rc == 0)
     rc = commit(w);
   pco_fs_done(a, j->op, rc, j->path, w->failed);
@@ -253,14 +271,19 @@ void pco_fs_write(pco_agent *a, const pco_request *r) {
   write_job *w = pco_job_create(a, sizeof *w, r, path);
   if (!w)
     return;
-  w->head.data = on_data;
+  w->head.data = r->pipe < 0 ? on_data : NULL;
+  w->head.step = r->pipe < 0 ? NULL : pipe_step;
   w->head.destroy = destroy;
+  w->flow.pipe = -1;
   w->fd = -1;
   w->dir = -1;
   w->uid = uid;
   w->gid = gid;
   w->sync = pco_fs_flag(r, PCO_FS_SYNC);
   int rc = start(a, w, r, &message);
+  if (rc == 0 && r->pipe >= 0)
+    rc = pco_flow_init(&w->flow, r->pipe, w->fd, 0,
+                       pco_request_number(r, PCO_TAG_LENGTH));
   if (rc == 0) {
     pco_job_start(a, &w->head);
     return;

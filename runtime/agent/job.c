@@ -20,6 +20,7 @@ void *pco_job_create(pco_agent *a, size_t size, const pco_request *r,
   }
   if (j) {
     j->op = r->op;
+    j->agent = a;
     j->path = strdup(path);
     if (j->path)
       return j;
@@ -62,8 +63,45 @@ static pco_job *take_out(pco_jobs *l, pco_job *before) {
   return j;
 }
 
+/* It is ready, or only asks again; whoever cancelled it comes here, too. */
+static void stop_waiting(pco_agent *a, pco_job *j) {
+  if (!j->waiting)
+    return;
+  j->waiting = false;
+  if (j->source.fn)
+    pco_source_remove(a->epoll, &j->source);
+  a->jobs.n_steps++;
+}
+
+static void on_ready(void *arg, uint32_t events) {
+  pco_job *j = arg;
+  (void)events;
+  stop_waiting(j->agent, j);
+}
+
+int pco_job_wait(pco_agent *a, pco_job *j, int fd, uint32_t events) {
+  j->source = (pco_source){.fd = fd, .fn = on_ready, .arg = j};
+  int rc = pco_source_add(a->epoll, &j->source, events);
+  if (rc != 0)
+    return rc;
+  j->waiting = true;
+  a->jobs.n_steps--;
+  return 0;
+}
+
+void pco_job_pause(pco_agent *a, pco_job *j) {
+  j->source.fn = NULL;
+  j->waiting = true;
+  a->jobs.n_steps--;
+}
+
+void pco_job_resume(pco_agent *a, pco_job *j) {
+  stop_waiting(a, j);
+}
+
 static void finish(pco_agent *a, pco_job *before) {
   pco_job *j = take_out(&a->jobs, before);
+  stop_waiting(a, j);
   a->jobs.n--;
   a->jobs.n_steps -= j->step != NULL;
   j->destroy(j);
@@ -97,6 +135,7 @@ void pco_jobs_cancel(pco_agent *a, uint64_t op) {
     return;
   pco_answer_error(a, op, ECANCELED, j->path, NULL);
   j->answered = true;
+  stop_waiting(a, j);
   if (!j->cancel || !j->cancel(j))
     finish(a, before);
 }
@@ -108,7 +147,7 @@ bool pco_jobs_ready(const pco_agent *a) {
 void pco_jobs_step(pco_agent *a) {
   pco_jobs *l = &a->jobs;
   pco_job *before = NULL, *j = l->first;
-  while (j && !j->step) {
+  while (j && (!j->step || j->waiting)) {
     before = j;
     j = j->next;
   }

@@ -13,6 +13,7 @@
 #define PCO_JOB_H
 
 #include "request.h"
+#include "source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,6 +29,9 @@ struct pco_job {
   uint64_t op;
   char *path;    /* as the caller gave it, for errors; owned */
   bool answered; /* cancelled: it only cleans up, in steps */
+  bool waiting;  /* for a descriptor: no step until it is ready */
+  pco_source source;
+  struct pco_agent *agent;
   /* Does a little.  True: there is more to do; false: it has answered.  NULL
    * for a job that only waits for DATA. */
   bool (*step)(struct pco_agent *a, pco_job *j);
@@ -43,7 +47,7 @@ struct pco_job {
 typedef struct pco_jobs {
   pco_job *first, *last;
   size_t n;
-  size_t n_steps; /* jobs that have a step */
+  size_t n_steps; /* jobs that have a step, and do not wait */
 } pco_jobs;
 
 /* Makes a job of `size` bytes, zeroed but for its head, and not yet in the
@@ -54,6 +58,14 @@ void *pco_job_create(struct pco_agent *a, size_t size, const pco_request *r,
 void pco_job_free(pco_job *j);
 /* Puts it into the list, which owns it from now on. */
 void pco_job_start(struct pco_agent *a, pco_job *j);
+
+/* From a step: no other one until fd, which the job owns, is ready for `events`
+ * (EPOLLIN or EPOLLOUT).  0 or a negative errno. */
+int pco_job_wait(struct pco_agent *a, pco_job *j, int fd, uint32_t events);
+
+/* No other one until pco_job_resume(), which does nothing else. */
+void pco_job_pause(struct pco_agent *a, pco_job *j);
+void pco_job_resume(struct pco_agent *a, pco_job *j);
 
 /* A DATA frame: false if the host broke the protocol. */
 bool pco_jobs_data(struct pco_agent *a, const pco_request *r);

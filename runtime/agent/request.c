@@ -12,6 +12,9 @@
 #define FS_FLAGS                                                               \
   (PCO_FS_NOFOLLOW | PCO_FS_PARENTS | PCO_FS_RECURSIVE | PCO_FS_REPLACE |      \
    PCO_FS_APPEND | PCO_FS_IN_PLACE | PCO_FS_SYNC | PCO_FS_DIRECTORY)
+#define OPEN_FLAGS                                                             \
+  (PCO_FS_NOFOLLOW | PCO_FS_PARENTS | PCO_FS_APPEND | PCO_OPEN_READ |          \
+   PCO_OPEN_WRITE | PCO_OPEN_CREATE | PCO_OPEN_TRUNCATE | PCO_OPEN_EXCLUSIVE)
 #define MANY UINT32_MAX
 
 /* One field of one type of request.  Fields without a rule are skipped. */
@@ -28,6 +31,8 @@ typedef struct rule {
   { type, tag, 0, 1, min, max }
 #define FILE_OP(type)                                                          \
   ONE(type, PCO_TAG_PATH, 0, 0), ONE(type, PCO_TAG_FLAGS, 0, FS_FLAGS)
+
+#define FILE_OF(type) ONE(type, PCO_TAG_TARGET, 1, UINT64_MAX)
 
 static const rule RULES[] = {
     ONE(PCO_WIRE_HELLO, PCO_TAG_VERSION_MIN, 1, UINT32_MAX),
@@ -73,6 +78,7 @@ static const rule RULES[] = {
     FILE_OP(PCO_WIRE_WRITE),
     MAYBE(PCO_WIRE_WRITE, PCO_TAG_MODE, 0, 07777),
     MAYBE(PCO_WIRE_WRITE, PCO_TAG_USER, 0, 0),
+    MAYBE(PCO_WIRE_WRITE, PCO_TAG_LENGTH, 0, INT64_MAX),
     FILE_OP(PCO_WIRE_MKDIR),
     MAYBE(PCO_WIRE_MKDIR, PCO_TAG_MODE, 0, 07777),
     FILE_OP(PCO_WIRE_REMOVE),
@@ -90,6 +96,25 @@ static const rule RULES[] = {
     FILE_OP(PCO_WIRE_USAGE),
     FILE_OP(PCO_WIRE_COPY),
     ONE(PCO_WIRE_COPY, PCO_TAG_TARGET_PATH, 0, 0),
+    ONE(PCO_WIRE_OPEN, PCO_TAG_PATH, 0, 0),
+    ONE(PCO_WIRE_OPEN, PCO_TAG_FLAGS, 0, OPEN_FLAGS),
+    MAYBE(PCO_WIRE_OPEN, PCO_TAG_MODE, 0, 07777),
+    FILE_OF(PCO_WIRE_FILE_READ),
+    ONE(PCO_WIRE_FILE_READ, PCO_TAG_OFFSET, 0, INT64_MAX),
+    ONE(PCO_WIRE_FILE_READ, PCO_TAG_LENGTH, 0, INT64_MAX),
+    FILE_OF(PCO_WIRE_FILE_WRITE),
+    ONE(PCO_WIRE_FILE_WRITE, PCO_TAG_OFFSET, 0, INT64_MAX),
+    MAYBE(PCO_WIRE_FILE_WRITE, PCO_TAG_LENGTH, 0, INT64_MAX),
+    MAYBE(PCO_WIRE_FILE_WRITE, PCO_TAG_DATA, 0, 0),
+    FILE_OF(PCO_WIRE_FILE_TRUNCATE),
+    ONE(PCO_WIRE_FILE_TRUNCATE, PCO_TAG_SIZE, 0, INT64_MAX),
+    FILE_OF(PCO_WIRE_FILE_SYNC),
+    FILE_OF(PCO_WIRE_FILE_STAT),
+    FILE_OF(PCO_WIRE_FILE_CLOSE),
+    ONE(PCO_WIRE_WATCH, PCO_TAG_PATH, 0, 0),
+    ONE(PCO_WIRE_WATCH, PCO_TAG_FLAGS, 0, PCO_FS_NOFOLLOW | PCO_FS_RECURSIVE),
+    MAYBE(PCO_WIRE_WATCH, PCO_TAG_DATA, 0, 0),
+    FILE_OF(PCO_WIRE_EVENTS),
     ONE(PCO_WIRE_DATA, PCO_TAG_DATA, 0, 0),
 };
 #define N_RULES (sizeof RULES / sizeof *RULES)
@@ -172,13 +197,29 @@ static unsigned count_stdio(const pco_request *r, uint8_t kind) {
   return n;
 }
 
-/* Only SPAWN and ADOPT have descriptors: one for each STDIO, or bit, that says
- * so; a SPAWN that was passed on has one for each that is relayed as well, and
- * one for a terminal. */
+static bool takes_pipe(uint16_t type) {
+  return type == PCO_WIRE_READ || type == PCO_WIRE_WRITE ||
+         type == PCO_WIRE_FILE_READ || type == PCO_WIRE_FILE_WRITE;
+}
+
+/* What is written through a pipe has a length, and no DATA beside it. */
+static bool pipe_fits(const pco_request *r, bool piped) {
+  bool length = pco_request_has(r, PCO_TAG_LENGTH);
+  if (r->type == PCO_WIRE_WRITE)
+    return piped == length;
+  return r->type != PCO_WIRE_FILE_WRITE ||
+         (piped == length && piped == (r->data.s == NULL));
+}
+
+/* SPAWN and ADOPT have descriptors: one for each STDIO, or bit, that says so; a
+ * SPAWN that was passed on has one for each that is relayed as well, and one
+ * for a terminal.  Contents may go through one. */
 static bool fds_fit(const pco_request *r, unsigned n_fds, bool passed) {
   uint64_t bits = pco_request_number(r, PCO_TAG_FLAGS);
   if (r->type == PCO_WIRE_ADOPT)
     return n_fds == (bits & 1) + (bits >> 1 & 1) + (bits >> 2);
+  if (takes_pipe(r->type))
+    return n_fds <= 1 && pipe_fits(r, n_fds == 1);
   if (r->type != PCO_WIRE_SPAWN)
     return n_fds == 0;
   unsigned terminal = count_stdio(r, PCO_STDIO_TERMINAL);
@@ -195,6 +236,7 @@ static int parse(const pco_frame *f, pco_request *r, bool passed) {
   r->type = f->header.type;
   r->op = f->header.op;
   r->more = (f->header.flags & PCO_WIRE_MORE) != 0;
+  r->pipe = takes_pipe(r->type) && f->header.n_fds > 0 ? f->fds[0] : -1;
   if (!known(r->type) || (r->more && r->type != PCO_WIRE_DATA) ||
       pco_wire_check(f->payload, f->header.size) != 0)
     return -EPROTO;

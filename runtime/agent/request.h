@@ -34,6 +34,7 @@ typedef struct pco_request {
   uint8_t stdio[3];
   pco_text text[16]; /* by tag - PCO_TAG_STRING; the last of ARGV and ENV */
   pco_text data;
+  int pipe; /* for contents: borrowed from the frame; -1: none */
 } pco_request;
 
 /* Checks f and fills r, which borrows from it: 0 or -EPROTO. */

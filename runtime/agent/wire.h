@@ -31,8 +31,8 @@
  *     where one is expected is an error.
  *   - Descriptors ride on the first byte of their frame (SCM_RIGHTS), at most
  *     PCO_WIRE_MAX_FDS; more is a protocol error.  A receiver without room
- *     for them answers EMFILE.  Only SPAWN and ADOPT carry any, and only from
- *     host to agent.
+ *     for them answers EMFILE.  Only SPAWN, ADOPT, and what moves contents by
+ *     a pipe (below) carry any, and only from host to agent.
  *   - HELLO, PING, INFO, SHUTDOWN and KILL_ALL are frozen for ever, so that
  *     any host can list and end a sandbox of any age.
  *
@@ -76,14 +76,16 @@
  *   STAT      PATH FLAGS            REPLY: one ENTRY
  *   LIST      PATH FLAGS            REPLY: ENTRY*, frames with MORE first
  *   READ      PATH FLAGS [OFFSET] [LENGTH]
- *                                   DATA with MORE, the last without
+ *                                   DATA with MORE, the last without; with a
+ *                                   pipe REPLY: LENGTH
  *   WRITE     PATH FLAGS [MODE] [USER]  then DATA frames of the same op from
  *                                   the host, the last without MORE, and at
  *                                   most PCO_WIRE_WRITE_WINDOW bytes ahead of
  *                                   what the agent says it took: REPLY with
  *                                   MORE, LENGTH.  REPLY or ERROR (an ERROR
  *                                   may come early; DATA that was sent by then
- *                                   is dropped)
+ *                                   is dropped).  With a pipe: LENGTH is how
+ *                                   much comes through it, and no DATA does
  *   MKDIR     PATH FLAGS [MODE]     REPLY
  *   REMOVE    PATH FLAGS            REPLY
  *   RENAME    PATH TARGET_PATH FLAGS   REPLY
@@ -96,6 +98,31 @@
  *                                   in, $TMPDIR if not given
  *   USAGE     PATH FLAGS            REPLY: SIZE ALLOCATED COUNT DIRECTORIES
  *   COPY      PATH TARGET_PATH FLAGS   REPLY
+ *   OPEN      PATH FLAGS [MODE]     REPLY: the file is open, and named by this
+ *                                   op (TARGET) until FILE_CLOSE; or ERROR
+ *   FILE_READ TARGET OFFSET LENGTH  DATA with MORE, the last without; with a
+ *                                   pipe REPLY: LENGTH
+ *   FILE_WRITE  TARGET OFFSET [DATA]  REPLY: LENGTH OFFSET (behind what was
+ *                                   written); or ERROR: LENGTH is what was
+ *                                   written before.  With a pipe: LENGTH
+ *                                   instead of DATA
+ *   FILE_TRUNCATE  TARGET SIZE      REPLY
+ *   FILE_SYNC TARGET                REPLY
+ *   FILE_STAT TARGET                REPLY: one ENTRY, without NAME
+ *   FILE_CLOSE  TARGET              REPLY, also if it is not open any more
+ *   WATCH     PATH FLAGS [DATA]     REPLY: the watch is on, and named by this
+ *                                   op until FILE_CLOSE.  DATA are patterns,
+ *                                   each with its NUL, and before it 'i' if it
+ *                                   is of what is told, 'x' of what is not
+ *   EVENTS    TARGET                REPLY: EVENT+, once there is one; or ERROR
+ *                                   (what was seen is kept)
+ *   Any of these on a TARGET that is not open is ERROR EBADF.
+ *
+ * Contents by a pipe: READ, WRITE, FILE_READ and FILE_WRITE may have one
+ * descriptor, the end of a pipe that the host made; bytes then go through it
+ * and not through frames.  The host holds the other end.  What was read is in
+ * the pipe when the REPLY comes; of what is written, an end of the stream
+ * before LENGTH bytes is ECANCELED, and a WRITE then changes nothing.
  *
  * A command is named by the op of its SPAWN, everywhere (TARGET).  EXIT comes
  * once the first process of the command has ended; its descendants may live on.
@@ -133,7 +160,7 @@
  * reason is PCO_REASON_OOM only if it was the first process that the kernel
  * killed so.
  *
- * Type numbers 48 to 59, and from 106 on, are free.
+ * Type numbers 56 to 58, and from 106 on, are free.
  */
 /* clang-format on */
 #ifndef PCO_WIRE_H
@@ -178,6 +205,15 @@ enum pco_wire_type {
   PCO_WIRE_INPUT = 42,
   PCO_WIRE_CLOSE_INPUT = 43,
   PCO_WIRE_ADOPT = 46,
+  PCO_WIRE_OPEN = 48,
+  PCO_WIRE_FILE_READ = 49,
+  PCO_WIRE_FILE_WRITE = 50,
+  PCO_WIRE_FILE_TRUNCATE = 51,
+  PCO_WIRE_FILE_SYNC = 52,
+  PCO_WIRE_FILE_STAT = 53,
+  PCO_WIRE_FILE_CLOSE = 54,
+  PCO_WIRE_WATCH = 55,
+  PCO_WIRE_EVENTS = 59,
   PCO_WIRE_CHMOD = 100,
   PCO_WIRE_CHOWN = 101,
   PCO_WIRE_SYMLINK = 102,
@@ -256,8 +292,11 @@ enum pco_wire_tag {
 
   PCO_TAG_DATA = PCO_TAG_BYTES + 1,
 
-  PCO_TAG_ENTRY = PCO_TAG_NEST + 1 /* NAME TYPE SIZE MODE UID GID MTIME
-                                      [LINK] */
+  PCO_TAG_ENTRY = PCO_TAG_NEST + 1, /* NAME TYPE SIZE MODE UID GID MTIME
+                                       [LINK] */
+  PCO_TAG_EVENT                     /* TYPE (PCO_EVENT_*) [PATH] [TARGET_PATH]:
+                                       below what is watched, not given for
+                                       itself; of a rename also the old one */
 };
 
 enum {
@@ -280,6 +319,23 @@ enum {
   PCO_FS_IN_PLACE = 0x10000, /* write: into the file itself, not atomic */
   PCO_FS_SYNC = 0x20000,     /* write: on the disk before the answer */
   PCO_FS_DIRECTORY = 0x40000 /* mktemp: a directory */
+};
+/* FLAGS of OPEN beside those, and of PCO_FS_*: NOFOLLOW PARENTS APPEND. */
+enum {
+  PCO_OPEN_READ = 0x100000,
+  PCO_OPEN_WRITE = 0x200000,
+  PCO_OPEN_CREATE = 0x400000,
+  PCO_OPEN_TRUNCATE = 0x800000,
+  PCO_OPEN_EXCLUSIVE = 0x1000000
+};
+/* FLAGS of WATCH: PCO_FS_RECURSIVE and PCO_FS_NOFOLLOW. */
+enum {
+  PCO_EVENT_CREATE,
+  PCO_EVENT_MODIFY,
+  PCO_EVENT_REMOVE,
+  PCO_EVENT_RENAME,
+  PCO_EVENT_ATTRIBUTE,
+  PCO_EVENT_RESCAN /* something was missed: look at everything again */
 };
 enum {
   PCO_REASON_EXITED,

@@ -7,6 +7,7 @@
  * with the agent.
  */
 #include "agent.h"
+#include "fs.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -56,17 +57,34 @@ static void receive(pco_agent *a) {
   a->ending |= rc != 1 && rc != -EAGAIN;
 }
 
+/* One: its source may be gone after the next. */
+static void handle_event(pco_agent *a) {
+  struct epoll_event event;
+  if (epoll_wait(a->epoll, &event, 1, 0) != 1)
+    return;
+  pco_source *s = event.data.ptr;
+  if (s->fn)
+    s->fn(s->arg, event.events);
+}
+
+static int timeout_ms(const pco_agent *a) {
+  return pco_jobs_ready(a) ? 0 : pco_watch_timeout(a);
+}
+
 static void turn(pco_agent *a) {
-  struct pollfd p = {.fd = a->host.fd};
+  struct pollfd p[2] = {{.fd = a->host.fd}, {.fd = a->epoll, .events = POLLIN}};
   size_t queued = pco_channel_queued(&a->host);
-  p.events = (short)((queued < PCO_OUT_HIGH ? POLLIN : 0) |
-                     (queued > 0 ? POLLOUT : 0));
-  poll(&p, 1, pco_jobs_ready(a) ? 0 : -1);
-  if (p.revents & (POLLIN | POLLHUP | POLLERR))
+  p[0].events = (short)((queued < PCO_OUT_HIGH ? POLLIN : 0) |
+                        (queued > 0 ? POLLOUT : 0));
+  poll(p, 2, timeout_ms(a));
+  if (p[0].revents & (POLLIN | POLLHUP | POLLERR))
     receive(a);
+  if (p[1].revents)
+    handle_event(a);
   handle_frames(a);
   if (pco_jobs_ready(a) && !a->ending)
     pco_jobs_step(a);
+  pco_watch_tick(a);
   int rc = pco_channel_flush(&a->host);
   a->ending |= rc < 0 && rc != -EAGAIN;
 }
@@ -81,6 +99,8 @@ _Noreturn void pco_worker_main(pco_agent *a, int fd) {
   memset(&a->jobs, 0, sizeof a->jobs);
   memset(&a->workers, 0, sizeof a->workers);
   pco_channel_init(&a->host, fd);
+  a->epoll = epoll_create1(EPOLL_CLOEXEC);
+  a->ending = a->epoll < 0;
   while (!a->ending)
     turn(a);
   pco_jobs_end(a); /* what was begun is removed */

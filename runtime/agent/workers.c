@@ -10,6 +10,7 @@
 
 #include "agent.h"
 #include "clock.h"
+#include "fs.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +23,10 @@
 
 #define PCO_WORKER_PATIENCE (20 * PCO_MS)
 #define PCO_WORKER_GRACE    (250 * PCO_MS)
+#define CLOSE_TIME          (5 * PCO_S) /* for a disk that is slow */
+#define TOO_MANY_OPEN       "too many files and watches are open at once"
 #define IDLE_TIME           (5 * PCO_S)
+#define KILLED              "the process of the sandbox that did it was killed"
 
 static void on_worker(void *arg, uint32_t events);
 
@@ -91,10 +95,27 @@ static void let_go(pco_agent *a, pco_worker *w) {
   while (*at != w)
     at = &(*at)->next;
   *at = w->next;
-  a->workers.n--;
+  if (w->holds)
+    a->workers.n_holding--;
+  else
+    a->workers.n--;
   disconnect(a, w);
+  free(w->asked);
+  w->asked = NULL;
+  w->n_asked = 0;
   w->next = a->workers.gone;
   a->workers.gone = w;
+}
+
+/* What was asked of the file that is lost with it. */
+static void lose_asked(pco_agent *a, pco_worker *w) {
+  for (size_t i = 0; i < w->n_asked; i++) {
+    const pco_asked *q = &w->asked[i];
+    if (q->closes)
+      pco_answer_empty(a, q->op);
+    else if (!q->answered)
+      pco_answer_error(a, q->op, EIO, NULL, KILLED);
+  }
 }
 
 /* It died or is to: its request is answered, and the work is not done again,
@@ -102,11 +123,12 @@ static void let_go(pco_agent *a, pco_worker *w) {
 static void lose(pco_agent *a, pco_worker *w) {
   if (w->pidfd >= 0)
     syscall(SYS_pidfd_send_signal, w->pidfd, SIGKILL, NULL, 0);
-  if (w->op && w->cancelled)
+  if (w->holds)
+    lose_asked(a, w);
+  else if (w->op && w->cancelled)
     pco_answer_error(a, w->op, ECANCELED, NULL, NULL);
   else if (w->op)
-    pco_answer_error(a, w->op, EIO, NULL,
-                     "the process of the sandbox that did it was killed");
+    pco_answer_error(a, w->op, EIO, NULL, KILLED);
   let_go(a, w);
 }
 
@@ -124,6 +146,8 @@ static int add_frame(pco_waiting *q, const pco_frame *f) {
 }
 
 static void free_waiting(pco_waiting *q) {
+  for (unsigned i = 0; q && i < q->n_fds; i++)
+    close(q->fds[i]);
   if (q)
     free(q->frames);
   free(q);
@@ -158,6 +182,13 @@ static pco_worker *find(const pco_agent *a, uint64_t op) {
   return w;
 }
 
+/* Moves the descriptors that wait to a frame. */
+static void take_fds(pco_waiting *q, pco_frame *f) {
+  f->header.n_fds = q->n_fds;
+  memcpy(f->fds, q->fds, sizeof q->fds);
+  q->n_fds = 0;
+}
+
 /* Gives an idle worker the first request in line. */
 static void begin(pco_agent *a, pco_worker *w) {
   pco_waiting *q = leave_line(&a->workers, NULL);
@@ -165,8 +196,10 @@ static void begin(pco_agent *a, pco_worker *w) {
   pco_frame f = {.payload = q->frames + PCO_WIRE_HEADER,
                  .header = {.size = (uint32_t)(q->len - PCO_WIRE_HEADER)}};
   w->op = q->op;
+  w->opens = q->opens;
   w->cancelled = false;
   w->kill_at = PCO_NEVER;
+  take_fds(q, &f);
   int rc = pco_channel_relay(&w->chan, &f);
   free_waiting(q);
   if (rc != 0)
@@ -188,9 +221,14 @@ static void do_it_here(pco_agent *a) {
   for (size_t at = 0; at < q->len && !a->ending;) {
     pco_frame f = {.payload = q->frames + at + PCO_WIRE_HEADER};
     pco_request r;
-    if (pco_wire_header_read(q->frames + at, &f.header) != 0 ||
-        pco_request_parse(&f, &r) != 0)
-      break; /* it was checked before */
+    if (pco_wire_header_read(q->frames + at, &f.header) != 0)
+      break; /* it was checked before, */
+    if (at == 0)
+      take_fds(q, &f);
+    if (pco_request_parse(&f, &r) != 0) {
+      pco_frame_close_fds(&f);
+      break; /* and so was this */
+    }
     pco_dispatch_here(a, &f, &r);
     at += PCO_WIRE_HEADER + f.header.size;
   }
@@ -199,7 +237,7 @@ static void do_it_here(pco_agent *a) {
 
 /* Makes a worker for the first in line; false if there can be no more. */
 static bool grow(pco_agent *a) {
-  if (a->workers.n == PCO_MAX_WORKERS)
+  if (a->workers.n >= PCO_MAX_WORKERS)
     return false;
   pco_worker *w = create(a);
   if (w)
@@ -213,19 +251,77 @@ static bool grow(pco_agent *a) {
 
 /* ---- answers ------------------------------------------------------------- */
 
-static bool on_frame(pco_agent *a, pco_worker *w, const pco_frame *f) {
-  if (f->header.n_fds != 0)
-    return false;
-  if (w->op == 0 || f->header.op != w->op)
-    return true; /* what was on its way when it was cancelled */
+static pco_asked *find_asked(pco_worker *w, uint64_t op) {
+  for (size_t i = 0; i < w->n_asked; i++)
+    if (w->asked[i].op == op)
+      return &w->asked[i];
+  return NULL;
+}
+
+static void relay(pco_agent *a, const pco_frame *f) {
   if (pco_channel_relay(&a->host, f) != 0)
     a->ending = true;
-  if (f->header.flags & PCO_WIRE_MORE)
-    return true;
+}
+
+static void become_idle(pco_agent *a, pco_worker *w) {
   w->op = 0;
   w->kill_at = PCO_NEVER;
   a->workers.retire_at = pco_now() + IDLE_TIME;
   a->workers.failed = false;
+}
+
+/* It has closed what it held, and is one of the others again, if there are not
+ * enough of them. */
+static void hold_no_more(pco_agent *a, pco_worker *w) {
+  lose_asked(a, w); /* there is nothing else, unless it is a liar */
+  w->holds = false;
+  w->n_asked = 0;
+  a->workers.n_holding--;
+  a->workers.n++;
+  become_idle(a, w);
+  if (a->workers.n > 2)
+    let_go(a, w);
+}
+
+/* An answer of one that holds something. */
+static bool on_asked_frame(pco_agent *a, pco_worker *w, const pco_frame *f) {
+  pco_asked *q = find_asked(w, f->header.op);
+  if (!q)
+    return true; /* to what was cancelled before it was open */
+  bool closes = q->closes;
+  if (!q->answered)
+    relay(a, f);
+  if (f->header.flags & PCO_WIRE_MORE)
+    return true;
+  *q = w->asked[--w->n_asked];
+  if (closes)
+    hold_no_more(a, w);
+  return true;
+}
+
+/* It has opened something and keeps that open from now on. */
+static void hold(pco_agent *a, pco_worker *w) {
+  w->holds = true;
+  w->opens = false;
+  w->kill_at = PCO_NEVER;
+  a->workers.n--;
+  a->workers.n_holding++;
+}
+
+static bool on_frame(pco_agent *a, pco_worker *w, const pco_frame *f) {
+  if (f->header.n_fds != 0)
+    return false;
+  if (w->holds)
+    return on_asked_frame(a, w, f);
+  if (w->op == 0 || f->header.op != w->op)
+    return true; /* what was on its way when it was cancelled */
+  relay(a, f);
+  if (f->header.flags & PCO_WIRE_MORE)
+    return true;
+  if (w->opens && f->header.type == PCO_WIRE_REPLY)
+    hold(a, w);
+  else
+    become_idle(a, w);
   return true;
 }
 
@@ -250,18 +346,29 @@ static void on_worker(void *arg, uint32_t events) {
 
 /* ---- requests ------------------------------------------------------------ */
 
-void pco_workers_request(pco_agent *a, const pco_frame *f,
-                         const pco_request *r) {
+static bool is_opening(const pco_request *r) {
+  return r->type == PCO_WIRE_OPEN || r->type == PCO_WIRE_WATCH;
+}
+
+void pco_workers_request(pco_agent *a, pco_frame *f, const pco_request *r) {
   pco_workers *s = &a->workers;
+  if (is_opening(r) && s->n_holding >= PCO_MAX_OPEN) {
+    pco_answer_error(a, r->op, EMFILE, NULL, TOO_MANY_OPEN);
+    return;
+  }
   pco_waiting *q = s->n_waiting < PCO_MAX_WAITING ? calloc(1, sizeof *q) : NULL;
   if (!q || add_frame(q, f) != 0) {
     pco_answer_error(a, r->op, EAGAIN, NULL,
                      "too many file operations at once");
+    pco_frame_close_fds(f);
     free_waiting(q);
     return;
   }
   q->op = r->op;
   q->since = pco_now();
+  q->n_fds = f->header.n_fds;
+  memcpy(q->fds, f->fds, sizeof q->fds);
+  q->opens = is_opening(r);
   if (s->last)
     s->last->next = q;
   else
@@ -278,6 +385,42 @@ static void pass_frame(pco_agent *a, pco_worker *w, const pco_frame *f) {
     lose(a, w);
   else
     flush(a, w);
+}
+
+static pco_worker *find_holder(const pco_agent *a, uint64_t target) {
+  pco_worker *w = find(a, target);
+  return w && w->holds ? w : NULL;
+}
+
+/* Remembers what is asked of an open file: false if that is too much. */
+static bool note_asked(pco_worker *w, const pco_request *r) {
+  if (!w->asked)
+    w->asked = calloc(PCO_MAX_ASKED, sizeof *w->asked);
+  bool closes = r->type == PCO_WIRE_FILE_CLOSE;
+  /* One place is kept for the close. */
+  if (!w->asked || w->n_asked >= PCO_MAX_ASKED - (closes ? 0u : 1u))
+    return false;
+  w->asked[w->n_asked++] =
+      (pco_asked){.op = r->op, .answer_at = PCO_NEVER, .closes = closes};
+  if (closes)
+    w->kill_at = pco_now() + CLOSE_TIME;
+  return true;
+}
+
+void pco_workers_opened(pco_agent *a, pco_frame *f, const pco_request *r) {
+  pco_worker *w = find_holder(a, pco_request_number(r, PCO_TAG_TARGET));
+  if (w && note_asked(w, r)) {
+    pass_frame(a, w, f); /* takes the descriptor */
+    return;
+  }
+  pco_frame_close_fds(f);
+  if (w)
+    pco_answer_error(a, r->op, EAGAIN, NULL,
+                     "too many calls on one open file at once");
+  else if (r->type == PCO_WIRE_FILE_CLOSE)
+    pco_answer_empty(a, r->op);
+  else
+    pco_answer_error(a, r->op, EBADF, NULL, PCO_NOT_OPEN);
 }
 
 bool pco_workers_data(pco_agent *a, const pco_frame *f) {
@@ -297,9 +440,27 @@ bool pco_workers_data(pco_agent *a, const pco_frame *f) {
   return true;
 }
 
+/* Passes on the CANCEL of what was asked of an open file. */
+static bool cancel_asked(pco_agent *a, const pco_frame *f) {
+  for (pco_worker *w = a->workers.first; w; w = w->next) {
+    pco_asked *q = w->holds ? find_asked(w, f->header.op) : NULL;
+    if (!q)
+      continue;
+    if (!q->closes)
+      q->answer_at = pco_now() + PCO_WORKER_GRACE;
+    pass_frame(a, w, f);
+    return true;
+  }
+  return false;
+}
+
 bool pco_workers_cancel(pco_agent *a, const pco_frame *f) {
   pco_waiting *before;
+  if (cancel_asked(a, f))
+    return true;
   pco_worker *w = find(a, f->header.op);
+  if (w && w->holds)
+    return true; /* it is open by now */
   if (w) {
     w->cancelled = true;
     w->kill_at = pco_now() + PCO_WORKER_GRACE;
@@ -348,9 +509,24 @@ int64_t pco_workers_next(const pco_agent *a) {
   int64_t next = s->retire_at;
   if (s->line && s->n < PCO_MAX_WORKERS && !s->failed)
     next = earlier(next, s->line->since + PCO_WORKER_PATIENCE);
-  for (const pco_worker *w = s->first; w; w = w->next)
+  for (const pco_worker *w = s->first; w; w = w->next) {
     next = earlier(next, w->kill_at);
+    for (size_t i = 0; i < w->n_asked; i++)
+      next = earlier(next, w->asked[i].answer_at);
+  }
   return next;
+}
+
+/* It is slow: what was cancelled is answered for it. */
+static void answer_asked(pco_agent *a, pco_worker *w, int64_t now) {
+  for (size_t i = 0; i < w->n_asked; i++) {
+    pco_asked *q = &w->asked[i];
+    if (q->answer_at > now)
+      continue;
+    q->answer_at = PCO_NEVER;
+    q->answered = true;
+    pco_answer_error(a, q->op, ECANCELED, NULL, NULL);
+  }
 }
 
 static void retire_idle(pco_agent *a) {
@@ -379,6 +555,7 @@ void pco_workers_tick(pco_agent *a) {
   int64_t now = pco_now();
   for (pco_worker *w = s->first, *next; w; w = next) {
     next = w->next;
+    answer_asked(a, w, now);
     if (w->kill_at <= now)
       lose(a, w);
   }

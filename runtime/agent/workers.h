@@ -10,6 +10,13 @@
  * and all are busy, up to PCO_MAX_WORKERS.  Those with nothing to do for some
  * seconds are let go.
  *
+ * What is opened stays open in the worker that opened it: that one is set apart
+ * (`holds`), gets what is asked of that file or watch, as it comes, and is an
+ * ordinary one again when it was closed.  It is not killed when it is slow to
+ * answer a CANCEL, for the file would be lost with it: the agent answers, and
+ * the worker's own answer is dropped when it comes.  Only one that does not
+ * close is killed.
+ *
  * CANCEL is passed on; a worker that does not answer it in PCO_WORKER_GRACE is
  * killed, and the agent answers.  So does it for one that dies.  Where no
  * process can be made, the agent does the work itself.
@@ -29,6 +36,16 @@ struct pco_agent;
 
 #define PCO_MAX_WORKERS 8
 #define PCO_MAX_WAITING 512 /* requests in line */
+#define PCO_MAX_OPEN    128 /* files and watches that are open */
+#define PCO_MAX_ASKED   64  /* requests to one of these */
+
+/* What was asked of an open file. */
+typedef struct pco_asked {
+  uint64_t op;
+  int64_t answer_at; /* it was cancelled; or PCO_NEVER */
+  bool answered;     /* by the agent */
+  bool closes;       /* FILE_CLOSE */
+} pco_asked;
 
 typedef struct pco_worker {
   struct pco_worker *next;
@@ -37,7 +54,11 @@ typedef struct pco_worker {
   int pidfd;
   pco_channel chan;
   pco_source source;
-  uint64_t op;     /* of its request; 0: idle */
+  uint64_t op;      /* of its request; 0: idle */
+  bool opens;       /* that is an OPEN or WATCH */
+  bool holds;       /* what `op` opened */
+  pco_asked *asked; /* of what it holds: PCO_MAX_ASKED; owned */
+  size_t n_asked;
   int64_t kill_at; /* its request was cancelled; or PCO_NEVER */
   bool cancelled;
 } pco_worker;
@@ -49,12 +70,16 @@ typedef struct pco_waiting {
   int64_t since;
   size_t len;
   uint8_t *frames; /* owned */
+  uint8_t n_fds;   /* those of the first frame; owned */
+  int fds[PCO_WIRE_MAX_FDS];
+  bool opens; /* OPEN or WATCH */
 } pco_waiting;
 
 typedef struct pco_workers {
   pco_worker *first;
   pco_worker *gone; /* to be freed at the end of the turn */
-  size_t n;
+  size_t n;         /* but for those that hold something */
+  size_t n_holding;
   pco_waiting *line, *last;
   size_t n_waiting;
   int64_t retire_at; /* when idle ones are let go; or PCO_NEVER */
@@ -63,9 +88,12 @@ typedef struct pco_workers {
 } pco_workers;
 
 void pco_workers_init(struct pco_agent *a);
-/* Passes a file request on, now or later. */
-void pco_workers_request(struct pco_agent *a, const pco_frame *f,
+/* Passes a file request on, now or later; takes its descriptor. */
+void pco_workers_request(struct pco_agent *a, pco_frame *f,
                          const pco_request *r);
+/* The same for one on what is open. */
+void pco_workers_opened(struct pco_agent *a, pco_frame *f,
+                        const pco_request *r);
 /* The same for DATA and CANCEL of an earlier one; false if it is not here. */
 bool pco_workers_data(struct pco_agent *a, const pco_frame *f);
 bool pco_workers_cancel(struct pco_agent *a, const pco_frame *f);

@@ -504,17 +504,22 @@ void pco__link_when_writable(pco__link *link, pco__call *call) {
 
 /* ---- receiving ----------------------------------------------------------- */
 
+static bool reads(uint16_t request) {
+  return request == PCO_WIRE_READ || request == PCO_WIRE_FILE_READ;
+}
+
 /* Which frames may answer a request, and whether this one is the last. */
 static bool may_answer(uint16_t request, const pco_wire_header *h) {
   bool more = (h->flags & PCO_WIRE_MORE) != 0;
   switch (h->type) {
   case PCO_WIRE_ERROR:
     return !more;
-  case PCO_WIRE_REPLY:
-    return request != PCO_WIRE_SPAWN && request != PCO_WIRE_READ &&
-           (!more || request == PCO_WIRE_LIST || request == PCO_WIRE_WRITE);
+  case PCO_WIRE_REPLY: /* to a reader: of what comes by a pipe */
+    return request != PCO_WIRE_SPAWN &&
+           (!more || request == PCO_WIRE_LIST || request == PCO_WIRE_WRITE ||
+            reads(request));
   case PCO_WIRE_DATA:
-    return request == PCO_WIRE_READ;
+    return reads(request);
   case PCO_WIRE_STARTED:
     return request == PCO_WIRE_SPAWN && more;
   case PCO_WIRE_EXIT:

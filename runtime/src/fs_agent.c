@@ -6,7 +6,8 @@
  * A call that was cancelled, or that got more than it may hold, sends CANCEL
  * and waits for the final frame.  A cancelled one waits a moment only: its
  * caller's time is over.  The request stays until it is answered or lost; it
- * holds a reference of the op, and so does a place in the link's line.
+ * holds a reference of the op, and so does a place in the link's line.  Large
+ * contents go by a pipe (fs_agent_pipe.h).
  */
 #include "fs_ops.h"
 
@@ -14,6 +15,8 @@
 #include <string.h>
 
 #include "fields.h"
+#include "fs_agent_pipe.h"
+#include "fs_file.h"
 
 #define QUEUE_BYTES (256u * 1024) /* of our DATA in the link */
 
@@ -108,10 +111,70 @@ static int each_field(pco__fs_op *o, const pco_wire_header *h,
   return rc;
 }
 
+/* A path below what is watched: components, none of them "." or "..". */
+static bool is_below(const pco_wire_field *f) {
+  const char *s = (const char *)f->data;
+  for (size_t at = 0; at <= f->len;) {
+    const char *slash = memchr(s + at, '/', f->len - at);
+    size_t n = (slash ? (size_t)(slash - s) : f->len) - at;
+    if (n == 0 || (s[at] == '.' && (n == 1 || (n == 2 && s[at + 1] == '.'))))
+      return false;
+    at += n + 1;
+  }
+  return true;
+}
+
+/* An EVENT, kept as an entry: its path is the name, the old one the link. */
+static int read_event(pco__fs_op *o, const pco_wire_field *nest) {
+  pco__entry e = {.type = UINT32_MAX, .name = ""};
+  size_t name_len = 0;
+  size_t link_len = 0;
+  bool bad = has_twice(nest);
+  pco_wire_iter it;
+  pco_wire_field f;
+  pco_wire_enter(&it, nest);
+  while (pco_wire_next(&it, &f) == 1) {
+    if (f.tag == PCO_TAG_TYPE) {
+      bad |= f.number > PCO_EVENT_RESCAN;
+      e.type = (uint32_t)f.number;
+    } else if (f.tag == PCO_TAG_PATH) {
+      bad |= !is_below(&f);
+      e.name = (const char *)f.data;
+      name_len = f.len;
+    } else if (f.tag == PCO_TAG_TARGET_PATH) {
+      bad |= !is_below(&f);
+      e.link = (const char *)f.data;
+      link_len = f.len;
+    }
+  }
+  if (bad || e.type == UINT32_MAX ||
+      (e.type == PCO_EVENT_RENAME) != (e.link != NULL))
+    return -EPROTO;
+  return pco__fs_add_entry(o, &e, name_len, link_len);
+}
+
+/* In the order in which they came. */
+static void reverse_entries(pco__fs_op *o) {
+  pco__entry *list = NULL;
+  for (pco__entry *e = o->entries, *next; e; e = next) {
+    next = e->next;
+    e->next = list;
+    list = e;
+  }
+  o->entries = list;
+}
+
+static int read_events(pco__fs_op *o, const pco_wire_header *h,
+                       const uint8_t *payload) {
+  int rc = each_field(o, h, payload, PCO_TAG_EVENT, read_event);
+  reverse_entries(o);
+  return rc == 0 && !o->entries ? -EPROTO : rc;
+}
+
 static int read_entries(pco__fs_op *o, const pco_wire_header *h,
                         const uint8_t *payload) {
   int rc = each_field(o, h, payload, PCO_TAG_ENTRY, read_entry);
-  if (rc == 0 && o->kind == PCO__FS_STAT && o->n_entries != 1)
+  if (rc == 0 && o->kind != PCO__FS_LIST && o->n_entries != 1)
     rc = -EPROTO;
   return rc;
 }
@@ -161,7 +224,7 @@ static void send_cancel(pco__fs_op *o) {
 }
 
 /* Remembers why it failed and asks the agent to stop. */
-static void give_up(pco__fs_op *o, int rc) {
+void pco__fs_give_up(pco__fs_op *o, int rc) {
   if (o->trouble)
     return;
   o->trouble = rc == PCO_ELIMIT
@@ -185,15 +248,50 @@ static int read_taken(pco__fs_op *o, const pco_wire_header *h,
   return 0;
 }
 
+/* How much was written, and where the next write would go on. */
+static int read_written(pco__fs_op *o, const pco_wire_header *h,
+                        const uint8_t *payload) {
+  return pco__field_number(h, payload, PCO_TAG_LENGTH, o->len, &o->n_written) ==
+                     1 &&
+                 o->n_written == o->len &&
+                 pco__field_number(h, payload, PCO_TAG_OFFSET, INT64_MAX,
+                                   &o->offset) == 1
+             ? 0
+             : -EPROTO;
+}
+
+/* Who gave up gets nothing; what is open or was seen must not be lost. */
+static int take_late(pco__fs_op *o, const pco_wire_header *h,
+                     const uint8_t *payload) {
+  int rc = 0;
+  if (o->kind == PCO__FS_OPEN || o->kind == PCO__FS_WATCH) {
+    o->file->id = o->request.id;
+    o->file->open = true;
+  } else if (o->kind == PCO__WATCH_EVENTS) {
+    rc = read_events(o, h, payload);
+    pco__file_keep_late(o);
+  }
+  return rc == -EPROTO ? rc : 0;
+}
+
 static int take_result(pco__fs_op *o, const pco_wire_header *h,
                        const uint8_t *payload) {
   if (o->trouble || o->op.cancel_code)
-    return 0;
+    return take_late(o, h, payload);
   int rc = 0;
   if (h->type == PCO_WIRE_DATA)
     rc = read_data(o, h, payload);
-  else if (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST)
+  else if (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST ||
+           o->kind == PCO__FILE_STAT)
     rc = read_entries(o, h, payload);
+  else if (o->kind == PCO__FS_READ || o->kind == PCO__FILE_READ)
+    rc = pco__fs_pipe_reply(o, h, payload);
+  else if (o->kind == PCO__FILE_WRITE)
+    rc = read_written(o, h, payload);
+  else if (o->kind == PCO__WATCH_EVENTS)
+    rc = read_events(o, h, payload);
+  else if (o->kind == PCO__FS_OPEN || o->kind == PCO__FS_WATCH)
+    rc = take_late(o, h, payload);
   else if (o->kind == PCO__FS_WRITE && h->flags & PCO_WIRE_MORE)
     rc = read_taken(o, h, payload);
   else if (o->kind == PCO__FS_MKTEMP)
@@ -203,8 +301,27 @@ static int take_result(pco__fs_op *o, const pco_wire_header *h,
   if (rc == -EPROTO)
     return rc;
   if (rc < 0)
-    give_up(o, rc);
+    pco__fs_give_up(o, rc);
   return 0;
+}
+
+static void submit(pco__fs_op *o);
+
+/* No process of the sandbox can move contents through a pipe now: they go by
+ * frames, if that is not a file which such a process must hold. */
+static bool is_to_be_tried_again(const pco__fs_op *o, const pco__error *err) {
+  return o->piped && !o->pipe_failed && err->code == UV_EAGAIN && !o->trouble &&
+         !o->op.cancel_code && !o->n_bytes &&
+         (o->kind == PCO__FS_READ || o->kind == PCO__FS_WRITE);
+}
+
+static void try_again(pco__fs_op *o) {
+  pco__fs_pipe_close(o);
+  o->pipe_failed = true;
+  o->finished = false;
+  o->sent = 0;
+  submit(o);
+  pco__op_unref(&o->op); /* the first request's */
 }
 
 static void keep(pco__fs_op *o) {
@@ -215,6 +332,7 @@ static void keep(pco__fs_op *o) {
 static void end(pco__fs_op *o, pco__error *err) {
   o->finished = true;
   pco__timer_stop(o->op.loop, &o->unanswered);
+  pco__fs_pipe_close(o);
   if (o->op.completed)
     pco__error_free(err);
   else
@@ -232,6 +350,16 @@ static int on_frame(pco__link_request *r, const pco_wire_header *h,
   if (h->type == PCO_WIRE_ERROR) {
     err = pco__field_error(h, payload);
     rc = err ? 0 : -EPROTO;
+    if (err && is_to_be_tried_again(o, err)) {
+      pco__error_free(err);
+      try_again(o);
+      return 0;
+    }
+    if (rc == 0 && o->kind == PCO__FILE_WRITE)
+      rc = pco__field_number(h, payload, PCO_TAG_LENGTH, o->len,
+                             &o->n_written) < 0
+               ? -EPROTO
+               : 0;
   } else {
     rc = take_result(o, h, payload);
   }
@@ -298,17 +426,51 @@ static void send_data(pco__fs_op *o) {
 }
 
 static const uint16_t frame_types[] = {
-    [PCO__FS_STAT] = PCO_WIRE_STAT,     [PCO__FS_LIST] = PCO_WIRE_LIST,
-    [PCO__FS_READ] = PCO_WIRE_READ,     [PCO__FS_WRITE] = PCO_WIRE_WRITE,
-    [PCO__FS_MKDIR] = PCO_WIRE_MKDIR,   [PCO__FS_REMOVE] = PCO_WIRE_REMOVE,
-    [PCO__FS_RENAME] = PCO_WIRE_RENAME, [PCO__FS_CHMOD] = PCO_WIRE_CHMOD,
-    [PCO__FS_CHOWN] = PCO_WIRE_CHOWN,   [PCO__FS_SYMLINK] = PCO_WIRE_SYMLINK,
-    [PCO__FS_MKTEMP] = PCO_WIRE_MKTEMP, [PCO__FS_USAGE] = PCO_WIRE_USAGE,
+    [PCO__FS_STAT] = PCO_WIRE_STAT,
+    [PCO__FS_LIST] = PCO_WIRE_LIST,
+    [PCO__FS_READ] = PCO_WIRE_READ,
+    [PCO__FS_WRITE] = PCO_WIRE_WRITE,
+    [PCO__FS_MKDIR] = PCO_WIRE_MKDIR,
+    [PCO__FS_REMOVE] = PCO_WIRE_REMOVE,
+    [PCO__FS_RENAME] = PCO_WIRE_RENAME,
+    [PCO__FS_CHMOD] = PCO_WIRE_CHMOD,
+    [PCO__FS_CHOWN] = PCO_WIRE_CHOWN,
+    [PCO__FS_SYMLINK] = PCO_WIRE_SYMLINK,
+    [PCO__FS_MKTEMP] = PCO_WIRE_MKTEMP,
+    [PCO__FS_USAGE] = PCO_WIRE_USAGE,
     [PCO__FS_COPY] = PCO_WIRE_COPY,
+    [PCO__FS_OPEN] = PCO_WIRE_OPEN,
+    [PCO__FS_WATCH] = PCO_WIRE_WATCH,
+    [PCO__FILE_READ] = PCO_WIRE_FILE_READ,
+    [PCO__FILE_WRITE] = PCO_WIRE_FILE_WRITE,
+    [PCO__FILE_TRUNCATE] = PCO_WIRE_FILE_TRUNCATE,
+    [PCO__FILE_SYNC] = PCO_WIRE_FILE_SYNC,
+    [PCO__FILE_STAT] = PCO_WIRE_FILE_STAT,
+    [PCO__FILE_CLOSE] = PCO_WIRE_FILE_CLOSE,
+    [PCO__WATCH_EVENTS] = PCO_WIRE_EVENTS,
 };
+
+static void encode_open(const pco__fs_op *o, pco_wire_buf *b) {
+  pco_wire_number(b, PCO_TAG_TARGET, o->file->id);
+  if (o->kind == PCO__FILE_TRUNCATE)
+    pco_wire_number(b, PCO_TAG_SIZE, o->offset);
+  if (o->kind != PCO__FILE_READ && o->kind != PCO__FILE_WRITE)
+    return;
+  pco_wire_number(b, PCO_TAG_OFFSET, o->offset);
+  if (o->kind == PCO__FILE_READ)
+    pco_wire_number(b, PCO_TAG_LENGTH, o->length);
+  else if (o->all_sent)
+    pco_wire_number(b, PCO_TAG_LENGTH, o->len);
+  else
+    pco_wire_bytes(b, PCO_TAG_DATA, o->data, o->len);
+}
 
 static void encode(pco__fs_op *o, pco_wire_buf *b) {
   pco_wire_begin(b, frame_types[o->kind], 0, o->request.id);
+  if (o->kind >= PCO__FILE_READ) {
+    encode_open(o, b);
+    return;
+  }
   if (o->path)
     pco_wire_string(b, PCO_TAG_PATH, o->path);
   pco_wire_number(b, PCO_TAG_FLAGS, o->flags);
@@ -320,6 +482,10 @@ static void encode(pco__fs_op *o, pco_wire_buf *b) {
     pco_wire_string(b, PCO_TAG_TARGET_PATH, o->target);
   if (o->mode >= 0)
     pco_wire_number(b, PCO_TAG_MODE, (uint64_t)o->mode);
+  if (o->kind == PCO__FS_WRITE && o->all_sent)
+    pco_wire_number(b, PCO_TAG_LENGTH, o->len);
+  if (o->kind == PCO__FS_WATCH) /* its patterns */
+    pco_wire_bytes(b, PCO_TAG_DATA, o->data, o->len);
   if (o->kind == PCO__FS_READ && o->offset)
     pco_wire_number(b, PCO_TAG_OFFSET, o->offset);
   if (o->kind != PCO__FS_READ)
@@ -329,9 +495,17 @@ static void encode(pco__fs_op *o, pco_wire_buf *b) {
   pco_wire_number(b, PCO_TAG_LENGTH, o->length < most ? o->length : most);
 }
 
-void pco__fs_agent_start(pco__fs_op *o) {
+static void submit(pco__fs_op *o) {
   pco__link *link = o->sandbox->link;
   pco_wire_buf frame = {0};
+  int end = -1;
+  if (!o->pipe_failed && pco__fs_pipe_fits(o))
+    end = pco__fs_pipe_make(o);
+  if (end < 0 && o->kind == PCO__FILE_WRITE && o->len > PCO_WIRE_MAX_DATA) {
+    pco__fs_end(o, pco__error_new(-errno, PCO_SOURCE_HOST, NULL, NULL));
+    return;
+  }
+  o->all_sent = end >= 0;
   o->request.id = pco__link_next(link);
   o->request.type = frame_types[o->kind];
   o->request.frame = on_frame;
@@ -340,9 +514,13 @@ void pco__fs_agent_start(pco__fs_op *o) {
   keep(o);
   /* A file system may be slow; that the agent lives is looked after by the
    * link. */
-  pco__link_request_send(link, &o->request, &frame, NULL, 0, false);
-  if (o->kind == PCO__FS_WRITE)
+  pco__link_request_send(link, &o->request, &frame, &end, end >= 0, false);
+  if (o->kind == PCO__FS_WRITE && end < 0)
     send_data(o);
+}
+
+void pco__fs_agent_start(pco__fs_op *o) {
+  submit(o);
 }
 
 static void on_unanswered(pco__timer *timer) {
@@ -351,6 +529,7 @@ static void on_unanswered(pco__timer *timer) {
 }
 
 void pco__fs_agent_cancel(pco__fs_op *o) {
+  pco__fs_pipe_close(o);
   send_cancel(o);
   o->unanswered.fn = on_unanswered;
   pco__timer_start(o->op.loop, &o->unanswered, PCO__LINK_MOMENT);

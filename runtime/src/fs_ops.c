@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs_file.h"
+#include "lua_file.h"
 #include "lua_fs.h"
 #include "lua_result.h"
 
@@ -37,21 +39,29 @@ int pco__fs_add_entry(pco__fs_op *o, const pco__entry *e, size_t name_len,
   return 0;
 }
 
+char *pco__fs_room(pco__fs_op *o, size_t len) {
+  if (o->n_bytes + len <= o->cap_bytes)
+    return o->bytes + o->n_bytes;
+  size_t cap = o->cap_bytes ? o->cap_bytes * 2 : 4096;
+  while (cap < o->n_bytes + len)
+    cap *= 2;
+  char *bytes = realloc(o->bytes, cap);
+  if (!bytes)
+    return NULL;
+  o->bytes = bytes;
+  o->cap_bytes = cap;
+  return o->bytes + o->n_bytes;
+}
+
 int pco__fs_add_bytes(pco__fs_op *o, const void *data, size_t len) {
   if (len > o->max_size - o->n_bytes)
     return PCO_ELIMIT;
-  if (o->n_bytes + len > o->cap_bytes) {
-    size_t cap = o->cap_bytes ? o->cap_bytes * 2 : 4096;
-    while (cap < o->n_bytes + len)
-      cap *= 2;
-    char *bytes = realloc(o->bytes, cap);
-    if (!bytes)
-      return UV_ENOMEM;
-    o->bytes = bytes;
-    o->cap_bytes = cap;
-  }
-  if (len)
-    memcpy(o->bytes + o->n_bytes, data, len);
+  if (len == 0)
+    return 0;
+  char *room = pco__fs_room(o, len);
+  if (!room)
+    return UV_ENOMEM;
+  memcpy(room, data, len);
   o->n_bytes += len;
   return 0;
 }
@@ -88,7 +98,9 @@ static bool is_incomplete(const pco__fs_op *o) {
   return o->op.cancel_code &&
          (o->kind == PCO__FS_STAT || o->kind == PCO__FS_LIST ||
           o->kind == PCO__FS_READ || o->kind == PCO__FS_MKTEMP ||
-          o->kind == PCO__FS_USAGE);
+          o->kind == PCO__FS_USAGE || o->kind == PCO__FS_OPEN ||
+          o->kind == PCO__FS_WATCH || o->kind == PCO__FILE_READ ||
+          o->kind == PCO__FILE_STAT || o->kind == PCO__WATCH_EVENTS);
 }
 
 /* The system speaks of too many links also where one is too many. */
@@ -158,7 +170,8 @@ void pco__fs_end(pco__fs_op *o, pco__error *err) {
 static const char *beyond_plugins(const pco__fs_op *o) {
   if (o->op.cls == &pco__fs_readlink_class)
     return "links";
-  if (o->kind >= PCO__FS_CHMOD)
+  if ((o->kind >= PCO__FS_CHMOD && o->kind <= PCO__FS_COPY) ||
+      o->kind == PCO__FS_WATCH)
     return o->op.cls->name;
   if (o->owner)
     return "the option owner";
@@ -187,6 +200,10 @@ static void start(pco__op *op) {
   pco__error *err = pco__sandbox_check(o->sandbox);
   if (!err)
     err = check_backend(o);
+  if (!err && o->kind == PCO__WATCH_EVENTS && pco__file_take_late(o)) {
+    pco__op_complete(op, NULL);
+    return;
+  }
   if (err) {
     pco__op_complete(op, err);
     return;
@@ -215,8 +232,20 @@ static void destroy(pco__op *op) {
   }
   free(o->bytes);
   pco__glob_unref(o->glob);
+  pco__file_unref(o->file);
   pco__error_free(o->trouble);
   pco__sandbox_unref(o->sandbox);
+}
+
+/* What is gone is closed. */
+static void start_close(pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  bool gone = !o->file->open || !pco__file_is_alive(o->file);
+  o->file->open = false;
+  if (gone)
+    pco__op_complete(op, NULL);
+  else
+    start(op);
 }
 
 #define FS_CLASS(variable, text, push_fn)                                      \
@@ -248,3 +277,30 @@ const pco__op_class pco__fs_glob_class = {.name = "fs.glob",
                                           .push = pco__push_glob,
                                           .again = pco__glob_again,
                                           .destroy = destroy};
+FS_CLASS(pco__fs_open_class, "fs.open", pco__push_file);
+FS_CLASS(pco__fs_watch_class, "fs.watch", pco__push_watch);
+FS_CLASS(pco__file_write_class, "file.write", pco__push_written);
+FS_CLASS(pco__file_seek_class, "file.seek", pco__push_end);
+FS_CLASS(pco__file_truncate_class, "file.truncate", pco__push_nothing);
+FS_CLASS(pco__file_sync_class, "file.sync", pco__push_nothing);
+FS_CLASS(pco__file_stat_class, "file.stat", pco__push_file_stat);
+FS_CLASS(pco__watch_next_class, "watch.next", pco__push_event);
+FS_CLASS(pco__watch_events_class, "watch.events", pco__push_event);
+#define READ_CLASS(variable, text)                                             \
+  const pco__op_class variable = {.name = text,                                \
+                                  .start = start,                              \
+                                  .cancel = cancel,                            \
+                                  .push = pco__push_part,                      \
+                                  .again = pco__file_again,                    \
+                                  .destroy = destroy}
+READ_CLASS(pco__file_read_class, "file.read");
+READ_CLASS(pco__file_lines_class, "file.lines");
+#define CLOSE_CLASS(variable, text)                                            \
+  const pco__op_class variable = {.name = text,                                \
+                                  .shielded = true,                            \
+                                  .start = start_close,                        \
+                                  .cancel = cancel,                            \
+                                  .push = pco__push_shut,                      \
+                                  .destroy = destroy}
+CLOSE_CLASS(pco__file_close_class, "file.close");
+CLOSE_CLASS(pco__watch_close_class, "watch.close");

@@ -7,6 +7,7 @@
 #define PCO_FS_OPS_H
 
 #include "sandbox.h"
+#include "watch.h"
 
 #define PCO__FS_DEFAULT_MAX_SIZE (64u * 1024 * 1024)
 
@@ -23,7 +24,16 @@ enum {
   PCO__FS_SYMLINK,
   PCO__FS_MKTEMP,
   PCO__FS_USAGE,
-  PCO__FS_COPY
+  PCO__FS_COPY,
+  PCO__FS_OPEN,
+  PCO__FS_WATCH,
+  PCO__FILE_READ, /* from here on: of what is open */
+  PCO__FILE_WRITE,
+  PCO__FILE_TRUNCATE,
+  PCO__FILE_SYNC,
+  PCO__FILE_STAT,
+  PCO__FILE_CLOSE,
+  PCO__WATCH_EVENTS
 };
 
 /* A file's attributes; one allocation with its strings. */
@@ -54,23 +64,26 @@ typedef struct pco__usage {
   uint64_t directories;
 } pco__usage;
 
+struct pco__file;
+
 typedef struct pco__fs_op {
   pco__op op;
-  pco__sandbox *sandbox; /* a reference */
-  int kind;              /* PCO__FS_* */
-  uint32_t flags;        /* PCO_FS_* of plugin.h and wire.h */
-  bool exists;           /* stat: NotFound is the answer false */
-  bool missing_ok;       /* remove */
-  uint32_t forgives;     /* PCO__FORGIVES_*: is then empty; list, stat */
-  const char *path;      /* in the arena, as the caller gave it; or NULL */
-  const char *target;    /* rename; symlink: its text */
-  const char *owner;     /* chown, write: "USER:GROUP"; or NULL */
-  const char *name;      /* mktemp */
-  int32_t mode;          /* -1: not given */
-  uint64_t offset;       /* read */
-  uint64_t length;       /* read; UINT64_MAX: to the end */
-  size_t max_size;       /* read: more is a LimitError */
-  const char *data;      /* write; in the arena */
+  pco__sandbox *sandbox;  /* a reference */
+  int kind;               /* PCO__FS_* */
+  uint32_t flags;         /* PCO_FS_* of plugin.h and wire.h */
+  bool exists;            /* stat: NotFound is the answer false */
+  bool missing_ok;        /* remove */
+  uint32_t forgives;      /* PCO__FORGIVES_*: is then empty; list, stat */
+  const char *path;       /* in the arena, as the caller gave it; or NULL */
+  const char *target;     /* rename; symlink: its text */
+  const char *owner;      /* chown, write: "USER:GROUP"; or NULL */
+  const char *name;       /* mktemp */
+  int32_t mode;           /* -1: not given */
+  struct pco__file *file; /* a reference: what is open, or is to be */
+  uint64_t offset;        /* read; of a file also write, truncate */
+  uint64_t length;        /* read; UINT64_MAX: to the end */
+  size_t max_size;        /* read: more is a LimitError */
+  const char *data;       /* write; in the arena */
   size_t len;
   size_t sent;  /* write: given to the link */
   size_t taken; /* of these: the agent has said so */
@@ -82,16 +95,27 @@ typedef struct pco__fs_op {
   size_t cap_bytes;
   bool found;     /* exists */
   bool succeeded; /* it was completed without an error */
+  bool found;         /* exists */
+  uint64_t n_written; /* file.write: how much, also when it failed */
+  int format;         /* file.read, lines: for the caller; PCO__FORMAT_* */
+  uint64_t count;     /* the same: bytes asked for */
+  struct pco__opened *opened; /* the same: borrowed, while results are taken */
   pco__usage usage;
   struct pco__glob *glob; /* a reference */
   /* the doer's */
   pco__link_request request;
-  pco__call more; /* write: the link takes more */
-  bool in_line;   /* `more` waits for that */
+  bool piped;       /* contents go by a pipe, or did */
+  bool pipe_failed; /* the agent could not: they go by frames */
+  bool pipe_open;
+  int pipe;         /* our end, if it is open */
+  pco__watch watch; /* of that */
+  pco__call more;   /* write: the link takes more */
+  bool in_line;     /* `more` waits for that */
   bool all_sent;
   bool finished;         /* the final frame came */
   pco__timer unanswered; /* how long a cancelled call waits for it */
   pco_op call;
+  int step; /* calls to the plugin that were made before */
   pco_iov iov;
   pco__error *trouble; /* to end with, once the doer has stopped */
 } pco__fs_op;
@@ -114,6 +138,19 @@ extern const pco__op_class pco__fs_usage_class;
 extern const pco__op_class pco__fs_copy_class;
 extern const pco__op_class pco__fs_walk_class; /* one directory of it */
 extern const pco__op_class pco__fs_glob_class; /* the same */
+extern const pco__op_class pco__fs_open_class;
+extern const pco__op_class pco__fs_watch_class;
+extern const pco__op_class pco__file_read_class;
+extern const pco__op_class pco__file_lines_class;
+extern const pco__op_class pco__file_write_class;
+extern const pco__op_class pco__file_seek_class; /* to the end */
+extern const pco__op_class pco__file_truncate_class;
+extern const pco__op_class pco__file_sync_class;
+extern const pco__op_class pco__file_stat_class;
+extern const pco__op_class pco__file_close_class;
+extern const pco__op_class pco__watch_next_class;
+extern const pco__op_class pco__watch_events_class; /* the same in a loop */
+extern const pco__op_class pco__watch_close_class;
 
 /* The doers: start and cancel. */
 void pco__fs_agent_start(pco__fs_op *o);
@@ -127,6 +164,8 @@ void pco__fs_end(pco__fs_op *o, pco__error *err);
 /* Adds an entry; 0 or UV_ENOMEM. */
 int pco__fs_add_entry(pco__fs_op *o, const pco__entry *e, size_t name_len,
                       size_t link_len);
+/* Room for len bytes more behind those that were read; NULL without memory. */
+char *pco__fs_room(pco__fs_op *o, size_t len);
 /* Adds bytes that were read: 0, UV_ENOMEM, or PCO_ELIMIT beyond max_size. */
 int pco__fs_add_bytes(pco__fs_op *o, const void *data, size_t len);
 pco__error *pco__fs_limit_error(const pco__fs_op *o);

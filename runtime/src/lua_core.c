@@ -265,6 +265,7 @@ static void push_facade(lua_State *L, int binding, bool sync) {
   add_functions(L, binding, pco__process_functions, sync);
   add_functions(L, binding, pco__iterator_functions, sync);
   add_functions(L, binding, pco__fs_functions, sync);
+  add_functions(L, binding, pco__file_functions, sync);
   add_functions(L, binding, pco__object_functions, sync);
   add_functions(L, binding, pco__run_functions, sync);
   add_functions(L, binding, pco__wait_functions, sync);

@@ -137,29 +137,36 @@ static lua_Integer octal_mode(lua_State *L, int idx) {
   return octal ? strtol(s, NULL, 8) : -1;
 }
 
-/* Takes the mode at idx: a number, or octal digits as text. */
-static void take_mode(lua_State *L, int idx, pco__fs_op *o, const char *what) {
+/* The mode at idx: a number, or octal digits as text. */
+static int32_t take_mode(lua_State *L, int idx, const char *name,
+                         const char *what) {
   lua_Integer mode = lua_isinteger(L, idx)             ? lua_tointeger(L, idx)
                      : lua_type(L, idx) == LUA_TSTRING ? octal_mode(L, idx)
                                                        : -1;
   if (lua_isinteger(L, idx) && looks_octal(mode))
-    pco__bad_argument(L, o->op.cls->name,
+    pco__bad_argument(L, name,
                       "%s %d has octal digits, but Lua reads it in decimal: "
                       "write \"%d\"",
                       what, (int)mode, (int)mode);
   if (mode < 0 || mode > 07777)
-    pco__bad_argument(L, o->op.cls->name,
+    pco__bad_argument(L, name,
                       "%s must be permission bits: octal digits such as "
                       "\"644\", or a number from 0 to 4095 (got %s)",
                       what, pco__describe(L, idx));
-  o->mode = (int32_t)mode;
+  return (int32_t)mode;
+}
+
+int32_t pco__opt_mode(lua_State *L, int options, const char *name) {
+  int32_t mode = -1;
+  if (pco__get_option(L, options, "mode")) {
+    mode = take_mode(L, lua_gettop(L), name, "mode");
+    lua_pop(L, 1);
+  }
+  return mode;
 }
 
 static void parse_mode(lua_State *L, int options, pco__fs_op *o) {
-  if (!pco__get_option(L, options, "mode"))
-    return;
-  take_mode(L, lua_gettop(L), o, "mode");
-  lua_pop(L, 1);
+  o->mode = pco__opt_mode(L, options, o->op.cls->name);
 }
 
 /* A user or group at idx as text: a name or a number; "" for nil. */
@@ -287,7 +294,7 @@ static int fs_rename(lua_State *L) {
 static int fs_chmod(lua_State *L) {
   pco__fs_op *o =
       new_op(L, &pco__fs_chmod_class, PCO__FS_CHMOD, 4, plain_options);
-  take_mode(L, 3, o, "the mode");
+  o->mode = take_mode(L, 3, o->op.cls->name, "the mode");
   return pco__await(L, 5);
 }
 

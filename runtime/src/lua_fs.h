@@ -19,6 +19,8 @@ pco__op *pco__glob_again(const pco__op *op);
 void pco__glob_unref(struct pco__glob *glob);
 /* For qsort, of pointers to entries: in byte order. */
 int pco__by_name(const void *a, const void *b);
+/* The option mode: permission bits, or -1. */
+int32_t pco__opt_mode(struct lua_State *L, int options, const char *operation);
 /* Pushes one entry as scripts see it. */
 void pco__push_stat(struct lua_State *L, const pco__entry *e);
 

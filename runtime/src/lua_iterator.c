@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "lua_error.h"
+#include "lua_file.h"
 #include "lua_lines.h"
 #include "lua_process.h"
 #include "lua_wait.h"
@@ -150,6 +151,10 @@ static int iterator_next(lua_State *L) {
   }
   if (it->format == PCO__ITERATE_WALK)
     return pco__walk_next(L, it);
+  if (it->format == PCO__ITERATE_FILE)
+    return pco__lines_of_file(L, it);
+  if (it->format == PCO__ITERATE_EVENTS)
+    return pco__events_next(L, it);
   pco__handle *h = pco__iterated_process(L, 1);
   if (!h || h->closed)
     return pco__raise(L,
@@ -171,6 +176,8 @@ static int iterator_close(lua_State *L) {
   bool first = !it->closed;
   if (it->format == PCO__ITERATE_WALK)
     pco__walk_close(L, it);
+  else if (!it->process) /* of a file or a watch, which stays open */
+    pco__mark_closed(L, 1);
   else
     close_iterator(L, 1);
   lua_pushboolean(L, first);

@@ -10,6 +10,7 @@
 
 #include "farewell.h"
 #include "lua_error.h"
+#include "lua_file.h"
 #include "lua_lines.h"
 #include "lua_state.h"
 #include "lua_table.h"
@@ -20,9 +21,9 @@
 #define FIRST_COLLECTION 32 /* see pco__collect_unclosed */
 
 const char *const pco__class_names[PCO__N_CLASSES] = {
-    "Backend",    "Sandbox", "Process", "Iterator", "Portal",
-    "FileSystem", "Result",  "Task",    "Scope",    "Event",
-    "Semaphore",  "Permit",  "Channel"};
+    "Backend",    "Sandbox", "Process",   "Iterator", "Portal",
+    "FileSystem", "Result",  "File",      "Watch",    "Task",
+    "Scope",      "Event",   "Semaphore", "Permit",   "Channel"};
 
 static const char handle_key = 0;   /* in an object: its handle */
 static const char children_key = 0; /* in a Backend: its Sandboxes, weakly */
@@ -120,6 +121,9 @@ static int handle_gc(lua_State *L) {
   pco__chunks_free(&h->unread);
   pco__lines_free(h->lines);
   pco__walk_free(h->walk);
+  if (h->opened && !pco__is_parents(h->lua, h->generation))
+    pco__opened_free(h->opened);
+  h->opened = NULL;
   if (!pco__is_parents(h->lua, h->generation))
     let_go(L, h);
   h->collected = true;
@@ -412,10 +416,11 @@ const char *pco__closed_part(lua_State *L, const pco__handle *h, int kind) {
       [PCO__BACKEND] = "backend", [PCO__SANDBOX] = "sandbox",
       [PCO__PROCESS] = "process", [PCO__ITERATOR] = "iterator",
       [PCO__PORTAL] = "portal",   [PCO__FILESYSTEM] = "sandbox",
-      [PCO__RESULT] = "result"};
+      [PCO__RESULT] = "result",   [PCO__FILE] = "file",
+      [PCO__WATCH] = "watch"};
   if (h->closed)
     return words[kind];
-  if (kind != PCO__PROCESS)
+  if (kind != PCO__PROCESS && kind != PCO__FILE && kind != PCO__WATCH)
     return NULL;
   lua_pushliteral(L, "sandbox");
   lua_rawget(L, 1);
@@ -500,6 +505,11 @@ static int object_tostring(lua_State *L) {
                     h->kind == PCO__ITERATOR ? "of " : "",
                     (lua_Integer)h->process->pid, h->process->argv[0],
                     h->process->sandbox->id, state);
+    break;
+  case PCO__FILE:
+  case PCO__WATCH:
+    lua_pushfstring(L, "portico.%s(%s in %s%s)", class_name,
+                    pco__opened_path(h->opened), h->sandbox->id, state);
     break;
   default:
     lua_pushfstring(L, "portico.%s(%p%s)", class_name, lua_topointer(L, 1),

@@ -5,7 +5,13 @@
 
 #include "lua_state.h"
 
-enum { PCO__ITERATE_CHUNKS, PCO__ITERATE_LINES, PCO__ITERATE_WALK };
+enum {
+  PCO__ITERATE_CHUNKS,
+  PCO__ITERATE_LINES,
+  PCO__ITERATE_WALK,
+  PCO__ITERATE_FILE,
+  PCO__ITERATE_EVENTS
+};
 
 /* Pushes a Process for *from of the sandbox at index `at`.  It takes the
  * reference: *from is NULL then, also if something raises after that. */

@@ -81,6 +81,8 @@ enum {
   PCO__PORTAL,
   PCO__FILESYSTEM,
   PCO__RESULT,
+  PCO__FILE,
+  PCO__WATCH,
   PCO__TASK, /* from here: userdata without a handle, of tasks only */
   PCO__SCOPE,
   PCO__EVENT,
@@ -111,8 +113,10 @@ typedef struct pco__handle {
   int format;         /* iterator: PCO__ITERATE_* */
   int64_t timeout;    /* iterator: of each call */
   size_t max_line;
-  struct pco__lines *lines; /* iterator of lines: incomplete ones; owned */
-  struct pco__walk *walk;   /* iterator of files: owned */
+  struct pco__lines *lines;   /* iterator of lines: incomplete ones; owned */
+  struct pco__walk *walk;     /* iterator of files: owned */
+  int part;                   /* iterator of a file: what it reads */
+  struct pco__opened *opened; /* file, watch, iterators of these: owned */
 } pco__handle;
 
 /* Pushes a new object of a class: a table with the class's metatable and a
@@ -171,6 +175,7 @@ extern const pco__core_function pco__backend_functions[];
 extern const pco__core_function pco__sandbox_functions[];
 extern const pco__core_function pco__process_functions[];
 extern const pco__core_function pco__fs_functions[];
+extern const pco__core_function pco__file_functions[];
 extern const pco__core_function pco__task_functions[];    /* async only */
 extern const pco__core_function pco__turn_functions[];    /* async only */
 extern const pco__core_function pco__scope_functions[];   /* async only */

@@ -20,6 +20,7 @@
 
 #include "embed.h"
 #include "exec.h"
+#include "fs_ops.h"
 #include "lua_args.h"
 #include "lua_cancel.h"
 #include "lua_error.h"
@@ -437,6 +438,9 @@ static void add_partial(lua_State *L, pco__op *op) {
     if (!o->process->via_plugin)
       pco__set_integer(L, "written", (lua_Integer)o->written);
   }
+  if (cls == &pco__file_write_class)
+    pco__set_integer(L, "written",
+                     (lua_Integer)PCO_CONTAINER(op, pco__fs_op, op)->n_written);
   if (argv)
     pco__set_argv(L, argv);
   if (r) {

@@ -64,8 +64,8 @@ function Notebook:text()
 end
 
 -- Objects of one facade: backend, sandbox, fs, process (a cat with a pipe that
--- nobody reads), result, iterator (over the lines of another process), and a
--- list of all.
+-- nobody reads), result, iterator (over the lines of another process), file,
+-- watch where there is one, and a list of all.
 local function make_objects(P, backend)
   local sandbox = P.sandbox({ backend = backend })
   local process = sandbox:spawn({ "cat" }, { stdin = "pipe" })
@@ -73,10 +73,12 @@ local function make_objects(P, backend)
     sandbox = sandbox, backend = sandbox.backend, fs = sandbox.fs,
     process = process, result = sandbox:exec({ "true" }),
     iterator = sandbox:spawn({ "cat" }, { stdin = "pipe" }):lines(),
+    file = sandbox.fs:open(".file of the notebook", "w+"),
+    watch = backend ~= "null" and sandbox.fs:watch(".") or nil,
   }
   objects.all = {
     objects.sandbox, objects.backend, objects.fs, objects.process,
-    objects.result, objects.iterator,
+    objects.result, objects.iterator, objects.file, objects.watch,
   }
   return objects
 end

@@ -65,6 +65,19 @@ local native = {}
 ---@field fs_readlink fun(self: table, path: string, options: table?): string
 ---@field fs_mktemp fun(self: table, options: table?): string
 ---@field fs_usage fun(self: table, path: string, options: table?): table
+---@field fs_open fun(self: table, path: string, mode: any, opts: table?): table
+---@field fs_watch fun(self: table, path: string, options: table?): table
+---@field file_read fun(self: table, format: any, options: table?): string?
+---@field file_lines fun(self: table, format: any): table
+---@field file_write fun(self: table, ...: any): table
+---@field file_seek fun(self: table, whence: any, offset: integer?): integer
+---@field file_truncate fun(self: table, size: integer, options: table?)
+---@field file_sync fun(self: table, options: table?)
+---@field file_stat fun(self: table, options: table?): table
+---@field file_close fun(self: table, options: table?): boolean
+---@field watch_next fun(self: table, options: table?): table
+---@field watch_events fun(self: table, options: table?): table
+---@field watch_close fun(self: table): boolean
 ---@field result_check fun(self: table): table
 ---@field iterator_next fun(self: table): any, any
 ---@field iterator_close fun(self: table): boolean

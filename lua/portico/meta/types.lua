@@ -117,6 +117,18 @@
 ---@class portico.WriteFileOptions: portico.AppendFileOptions
 ---@field atomic boolean? false: into the file itself, which keeps its links
 
+---@class portico.OpenFileOptions: portico.FileOptions
+---@field mode integer? permission bits of a new file, whatever the umask
+---@field parents boolean? make missing directories above
+
+---@class portico.ReadOpenOptions: portico.CallOptions
+---@field max_size integer? more, of a line or a rest, is a LimitError; 64 MiB
+
+---@class portico.WatchOptions: portico.FileOptions
+---@field recursive boolean? all directories below, new ones too
+---@field include string|string[]|nil only what one of these matches is told
+---@field exclude string|string[]|nil what one of these matches is not watched
+
 ---@class portico.MkdirOptions: portico.FileOptions
 ---@field mode integer|string|nil permission bits, such as "755"
 ---@field parents boolean? make missing ones above; existing is fine
@@ -226,6 +238,12 @@
 ---@field mtime_ns integer the same in nanoseconds, exact
 ---@field target string? of a symlink
 ---@field path string? in a walk only
+
+-- Of a Watch. "rescan": something was missed, look at everything below `path`.
+---@class portico.FileEvent
+---@field type "create"|"modify"|"remove"|"rename"|"attribute"|"rescan"
+---@field path string as the script would name it
+---@field from string? of a rename: the path before
 
 ---@class portico.Capability
 ---@field level "native"|"emulated"|"missing"

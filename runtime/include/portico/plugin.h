@@ -448,6 +448,13 @@ typedef struct pco_fs_api {
   /* Without PCO_FS_REPLACE a target that exists is UV_EEXIST.  No result. */
   int (*rename)(pco_sandbox *s, const char *source, const char *target,
                 uint32_t flags, pco_op *op);
+  /* For files that are open: a file is known by its path there.  Writes into
+   * the file at that offset; what is missing before it becomes zeros.  bufs are
+   * pinned.  No result. */
+  int (*write_at)(pco_sandbox *s, const char *path, uint64_t offset,
+                  const pco_iov *bufs, size_t n, pco_op *op);
+  /* Cuts the file, or fills it up with zeros.  No result. */
+  int (*truncate)(pco_sandbox *s, const char *path, uint64_t size, pco_op *op);
 } pco_fs_api;
 
 /* ---- plugin side -------------------------------------------------------- */
