@@ -1,0 +1,212 @@
+-- Watches: nothing is lost without a word, whatever happens below them. What
+-- each member gives is in scenarios/file.lua.
+
+local env = require("spec.support.env")
+local facades = require("spec.support.facades")
+local leaks = require("spec.support.leaks")
+
+local on_each = facades.on_each
+local raises = facades.raises
+
+local nothing_left = leaks.frame()
+
+-- The events up to the one of that path: how often each path was told of, by
+-- type; and whether a rescan was among them.
+local function collect(watch, last)
+  local seen, rescan = {}, false
+  for event in watch:events({ timeout = 60 }) do
+    local key = event.type .. " " .. event.path
+    seen[key] = (seen[key] or 0) + 1
+    rescan = rescan or event.type == "rescan"
+    if event.path == last then
+      break
+    end
+  end
+  return seen, rescan
+end
+
+describe("a watch", function()
+  on_each(it, "tells of all that is made in new directories, once",
+    function(_, sb)
+      local fs = sb.fs
+      fs:mkdir("w")
+      local watch <close> = fs:watch("w", { recursive = true })
+      -- Made at once, moved in, unpacked: whatever comes before the watch of a
+      -- directory is on.
+      sb:exec([[
+        for i in 1 2 3 4 5 6 7 8; do
+          mkdir -p w/$i/a/b; : > w/$i/a/b/f; : > w/$i/f
+        done
+        mkdir -p out/deep; : > out/deep/f; mv out w/in; mkdir w/last
+      ]]):check()
+      local seen, rescan = collect(watch, "w/last")
+      assert.is_false(rescan)
+      for i = 1, 8 do
+        for _, path in ipairs({ "", "/a", "/a/b", "/a/b/f", "/f" }) do
+          assert.equal(1, seen["create w/" .. i .. path], path)
+        end
+      end
+      for _, path in ipairs({ "", "/deep", "/deep/f" }) do
+        assert.equal(1, seen["create w/in" .. path], path)
+      end
+      sb:exec(": > w/5/a/b/new; : > w/in/deep/new; mkdir w/end"):check()
+      seen = collect(watch, "w/end")
+      assert.equal(1, seen["create w/5/a/b/new"])
+      assert.equal(1, seen["create w/in/deep/new"])
+    end)
+
+  on_each(it, "pairs the names of a rename, and follows directories",
+    function(_, sb)
+      local fs = sb.fs
+      fs:mkdir("w/a/b/c", { parents = true })
+      local watch <close> = fs:watch("w", { recursive = true })
+      local from = "w/a"
+      for i = 1, 20 do
+        local to = "w/n" .. i
+        fs:rename(from, to)
+        local event = watch:next({ timeout = 30 })
+        assert.same({ type = "rename", path = to, from = from }, event)
+        fs:mkdir(to .. "/b/c/d")
+        event = watch:next({ timeout = 30 })
+        assert.same({ type = "create", path = to .. "/b/c/d" }, event)
+        fs:remove(to .. "/b/c/d")
+        assert.equal("remove", watch:next({ timeout = 30 }).type)
+        from = to
+      end
+      -- Out of it, and back under another name.
+      fs:rename(from, "out")
+      assert.same({ type = "remove", path = from },
+        watch:next({ timeout = 30 }))
+      fs:rename("out", "w/back")
+      local seen = collect(watch, "w/back/b/c")
+      assert.equal(1, seen["create w/back"])
+      -- Over what is there.
+      fs:write("w/x", "")
+      fs:rename("w/x", "w/y")
+      seen = collect(watch, "w/y")
+      assert.equal(1, seen["rename w/y"])
+    end)
+
+  on_each(it, "has names that are bytes, and deep ones", function(_, sb)
+    local fs = sb.fs
+    fs:mkdir("w")
+    local watch <close> = fs:watch("w", { recursive = true })
+    for _, name in ipairs({
+      "a\nb", "bad-\xff\xfe", ("x"):rep(255), "-rf", " ",
+    }) do
+      fs:mkdir("w/" .. name)
+      assert.same({ type = "create", path = "w/" .. name },
+        watch:next({ timeout = 30 }))
+    end
+    local deep = "w" .. ("/" .. ("d"):rep(200)):rep(30)
+    fs:mkdir(deep, { parents = true })
+    local seen = collect(watch, deep)
+    assert.equal(1, seen["create " .. deep])
+    fs:mkdir(deep .. "/last")
+    assert.same({ type = "create", path = deep .. "/last" },
+      watch:next({ timeout = 30 }))
+  end)
+
+  -- Nobody asks meanwhile, so neither here nor in the kernel is room for all.
+  on_each(it, "says \"rescan\" when it was too much, and goes on",
+    function(_, sb)
+      local fs = sb.fs
+      fs:mkdir("w")
+      local watch <close> = fs:watch("w", { recursive = true })
+      sb:exec([[
+        cd w; i=0
+        while [ $i -lt 20 ]; do
+          mkdir d$i; i=$((i + 1)); seq -f d$i-%g 250 | xargs touch
+        done; mkdir sub
+      ]]):check()
+      local events = {}
+      while not events[1] or events[#events].type ~= "rescan" do
+        events[#events + 1] = watch:next({ timeout = 60 })
+      end
+      -- New directories are watched though nobody was told of them.
+      assert.is_true(env.eventually(60, function()
+        fs:write("w/sub/probe", "x", { atomic = false })
+        for _ = 1, 20000 do
+          local ok, event = pcall(watch.next, watch, { timeout = 0.1 })
+          if not ok then
+            return false
+          elseif event.path == "w/sub/probe" then
+            return true
+          end
+        end
+      end))
+    end)
+
+  on_each(it, "survives directories that are moved while it looks at them",
+    function(_, sb)
+      local fs = sb.fs
+      fs:mkdir("w")
+      local watch <close> = fs:watch("w", { recursive = true })
+      sb:exec([[
+        cd w; i=0
+        while [ $i -lt 30 ]; do
+          mkdir -p a/b/c; : > a/b/c/f; mv a/b x; mv x a/y; mv a ../out
+          mv ../out b; rm -r b; i=$((i + 1))
+        done; mkdir last
+      ]]):check()
+      collect(watch, "w/last")
+      fs:mkdir("w/last/new")
+      local seen = collect(watch, "w/last/new")
+      assert.equal(1, seen["create w/last/new"])
+    end)
+
+  on_each(it, "loses nothing to calls that are cancelled", function(_, sb)
+    local fs = sb.fs
+    fs:mkdir("w")
+    local watch <close> = fs:watch("w")
+    for i = 1, 30 do
+      local told
+      fs:mkdir("w/" .. i)
+      repeat
+        local ok, event = pcall(watch.next, watch, { timeout = i % 5 / 5000 })
+        told = ok and event
+        assert.is_true(ok or event.code == "PCO_ECALLTIMEOUT")
+      until told
+      assert.same({ type = "create", path = "w/" .. i }, told)
+    end
+  end)
+
+  on_each(it, "of a missing or unreadable place is refused", function(_, sb)
+    local fs = sb.fs
+    raises("NotFoundError", fs.watch, fs, "missing")
+    fs:symlink("nowhere", "link")
+    raises("NotFoundError", fs.watch, fs, "link")
+    local err = raises("SystemError", fs.watch, fs, "link", { follow = false })
+    assert.equal("ELOOP", err.code)
+    sb:exec("mkdir d; chmod 0 d"):check()
+    if sb:output({ "id", "-u" }) ~= "0" then
+      raises("PermissionError", fs.watch, fs, "d")
+    end
+  end)
+
+  facades.in_task(it, "is for one task at a time, and ends with its sandbox",
+    function(P, sb)
+      sb.fs:mkdir("w")
+      local watch = sb.fs:watch("w")
+      local task = require("portico.task")
+      local first, second = table.unpack(task.all({
+        function()
+          local _, err = pcall(watch.next, watch)
+          return err
+        end,
+        function()
+          P.sleep(0)
+          local _, err = pcall(watch.next, watch)
+          sb:close()
+          return err
+        end,
+      }))
+      assert.equal("PCO_EBUSY", second.code)
+      assert.equal("PCO_ECLOSED", first.code)
+      assert.is_true(watch:close())
+    end)
+end)
+
+describe("the watches", function()
+  it("leave nothing behind", nothing_left)
+end)
