@@ -264,7 +264,10 @@ static int read_written(pco__fs_op *o, const pco_wire_header *h,
 static int take_late(pco__fs_op *o, const pco_wire_header *h,
                      const uint8_t *payload) {
   int rc = 0;
-  if (o->kind == PCO__FS_OPEN || o->kind == PCO__FS_WATCH) {
+  bool reads = o->kind == PCO__FS_READ || o->kind == PCO__FILE_READ;
+  if (reads && h->type == PCO_WIRE_REPLY && !o->piped) {
+    rc = -EPROTO; /* there is no pipe */
+  } else if (o->kind == PCO__FS_OPEN || o->kind == PCO__FS_WATCH) {
     o->file->id = o->request.id;
     o->file->open = true;
   } else if (o->kind == PCO__WATCH_EVENTS) {
