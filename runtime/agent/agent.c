@@ -158,6 +158,7 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
   if (rc != 0)
     return rc;
   pco_workers_init(a);
+  a->confines = o->confine;
   *what = "--keeper";
   a->leaves.may_emulate = o->may_emulate;
   a->leaves.emulated = o->emulated;

@@ -49,6 +49,7 @@ typedef struct pco_agent {
   bool is_worker;
   struct pco_open *open; /* what a worker keeps open (fs_open.c); or NULL */
   struct pco_seen *seen; /* the same of a watch (fs_watch.c) */
+  bool confines;         /* what it unpacks: it works for the host itself */
 } pco_agent;
 
 /* What main() found out; borrowed. */
@@ -61,6 +62,7 @@ typedef struct pco_agent_options {
   pco_rlimits limits; /* of every command, where no cgroup has them */
   bool may_emulate;   /* limits of one command, those in `emulated` only */
   uint32_t emulated;  /* PCO_KEEPER_LIMIT_* */
+  bool confine;       /* unpack in a process that can do nothing else */
 } pco_agent_options;
 
 /* `a` is zeroed, and so large that to zero it again would cost every sandbox

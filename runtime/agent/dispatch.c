@@ -159,6 +159,8 @@ void pco_dispatch_here(pco_agent *a, pco_frame *f, const pco_request *r) {
     pco_commands_signal(a, f, r);
   } else if (r->type == PCO_WIRE_KILL) {
     pco_commands_kill(a, f, r);
+  } else if (pco_request_moves_tree(r->type)) {
+    pco_fs_transfer(a, f, r);
   } else { /* ADOPT: pco_request_parse() lets no other type through */
     pco_relay_adopt(a, f, r);
   }
@@ -167,7 +169,8 @@ void pco_dispatch_here(pco_agent *a, pco_frame *f, const pco_request *r) {
 static bool is_file_request(uint16_t type) {
   return (type >= PCO_WIRE_STAT && type <= PCO_WIRE_RENAME) ||
          (type >= PCO_WIRE_CHMOD && type <= PCO_WIRE_COPY) ||
-         type == PCO_WIRE_OPEN || type == PCO_WIRE_WATCH;
+         type == PCO_WIRE_OPEN || type == PCO_WIRE_WATCH ||
+         pco_request_moves_tree(type);
 }
 
 /* Of a file or watch that is open. */

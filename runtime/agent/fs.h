@@ -41,6 +41,8 @@ bool pco_fs_may_hold(pco_agent *a, const pco_request *r);
 #define PCO_NOT_OPEN                                                           \
   "it is not open any more: the process of the sandbox that held it is gone"
 void pco_fs_opened(pco_agent *a, const pco_request *r);
+/* PACK, UNPACK and SURVEY; takes the frame's descriptors. */
+void pco_fs_transfer(pco_agent *a, pco_frame *f, const pco_request *r);
 
 /* ---- what they share (fs_common.c) -------------------------------------- */
 

@@ -30,7 +30,7 @@
 static const char USAGE[] =
     "usage: portico-agent --fd N [--root DIR] [--alias DIR] [--remove DIR]\n"
     "                     [--user UID:GID] [--keeper N] [--rlimit LIMITS]\n"
-    "                     [--emulate LIMITS]\n"
+    "                     [--emulate LIMITS] [--confine]\n"
     "       portico-agent --keep\n"
     "       portico-agent --remove-cgroup BASE NAME\n"
     "       portico-agent --remove-only DIR\n"
@@ -92,6 +92,10 @@ static bool parse(int argc, char **argv, arguments *out) {
     const char *name = argv[i];
     if (strcmp(name, "--version") == 0) {
       out->version = true;
+      continue;
+    }
+    if (strcmp(name, "--confine") == 0) {
+      out->agent.confine = true;
       continue;
     }
     if (strcmp(name, "--keep") == 0) {

@@ -145,7 +145,7 @@ static bool is_in_proc(int fd) {
 
 /* Whether a directory is the agent's own in a procfs, or that of the worker who
  * asks; the name says it first, which costs nothing. */
-static bool is_own_proc(const pco_paths *p, int dir, const char *name) {
+bool pco_path_is_own_proc(const pco_paths *p, int dir, const char *name) {
   char *end;
   long pid = strtol(name, &end, 10);
   return (pid == p->agent || pid == getpid()) && !*end && is_in_proc(dir);
@@ -175,7 +175,7 @@ static int look(pco_place *at, int flags) {
 /* Goes one component down: a directory, or a link to be walked. */
 static int step_down(walk *w) {
   pco_place *at = w->at;
-  if (is_own_proc(at->paths, pco_place_dir(at), at->name))
+  if (pco_path_is_own_proc(at->paths, pco_place_dir(at), at->name))
     return -EACCES;
   int fd = look(at, O_DIRECTORY);
   if (fd == -ENOENT && (w->flags & PCO_WALK_PARENTS)) {

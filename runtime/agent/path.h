@@ -41,6 +41,10 @@ void pco_paths_deinit(pco_paths *p);
 #define PCO_WALK_NOFOLLOW 1 /* a link as last component is what is found */
 #define PCO_WALK_PARENTS  2 /* makes directories that are missing on the way */
 
+/* Whether a name in a directory is that of the agent's own directory in a
+ * procfs, or of this worker's. */
+bool pco_path_is_own_proc(const pco_paths *p, int dir, const char *name);
+
 /* What a walk found. */
 typedef struct pco_place {
   const pco_paths *paths;

@@ -115,6 +115,12 @@ static const rule RULES[] = {
     ONE(PCO_WIRE_WATCH, PCO_TAG_FLAGS, 0, PCO_FS_NOFOLLOW | PCO_FS_RECURSIVE),
     MAYBE(PCO_WIRE_WATCH, PCO_TAG_DATA, 0, 0),
     FILE_OF(PCO_WIRE_EVENTS),
+    FILE_OP(PCO_WIRE_PACK),
+    ONE(PCO_WIRE_PACK, PCO_TAG_DATA, 0, 0),
+    FILE_OP(PCO_WIRE_UNPACK),
+    ONE(PCO_WIRE_UNPACK, PCO_TAG_DATA, 0, 0),
+    FILE_OP(PCO_WIRE_SURVEY),
+    ONE(PCO_WIRE_SURVEY, PCO_TAG_DATA, 0, 0),
     ONE(PCO_WIRE_DATA, PCO_TAG_DATA, 0, 0),
 };
 #define N_RULES (sizeof RULES / sizeof *RULES)
@@ -211,15 +217,20 @@ static bool pipe_fits(const pco_request *r, bool piped) {
          (piped == length && piped == (r->data.s == NULL));
 }
 
-/* SPAWN and ADOPT have descriptors: one for each STDIO, or bit, that says so; a
- * SPAWN that was passed on has one for each that is relayed as well, and one
- * for a terminal.  Contents may go through one. */
+/* Who has descriptors: SPAWN and ADOPT, one for each STDIO, or bit, that says
+ * so, and those that move trees, their pipes; a SPAWN that was passed on has
+ * one for each that is relayed as well, and one for a terminal.  Contents may
+ * go through one. */
 static bool fds_fit(const pco_request *r, unsigned n_fds, bool passed) {
   uint64_t bits = pco_request_number(r, PCO_TAG_FLAGS);
   if (r->type == PCO_WIRE_ADOPT)
     return n_fds == (bits & 1) + (bits >> 1 & 1) + (bits >> 2);
   if (takes_pipe(r->type))
     return n_fds <= 1 && pipe_fits(r, n_fds == 1);
+  if (r->type == PCO_WIRE_PACK)
+    return n_fds == 1 || n_fds == 2;
+  if (r->type == PCO_WIRE_UNPACK || r->type == PCO_WIRE_SURVEY)
+    return n_fds == 1;
   if (r->type != PCO_WIRE_SPAWN)
     return n_fds == 0;
   unsigned terminal = count_stdio(r, PCO_STDIO_TERMINAL);

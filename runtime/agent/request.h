@@ -46,6 +46,10 @@ int pco_request_parse_passed(const pco_frame *f, pco_request *r);
 static inline bool pco_request_has(const pco_request *r, uint16_t tag) {
   return (r->given >> (tag - PCO_TAG_NUMBER) & 1) != 0;
 }
+/* PACK, UNPACK or SURVEY. */
+static inline bool pco_request_moves_tree(uint16_t type) {
+  return type >= PCO_WIRE_PACK && type <= PCO_WIRE_SURVEY;
+}
 /* The number, or 0 if it was not given. */
 static inline uint64_t pco_request_number(const pco_request *r, uint16_t tag) {
   return r->number[tag - PCO_TAG_NUMBER];

@@ -31,8 +31,9 @@
  *     where one is expected is an error.
  *   - Descriptors ride on the first byte of their frame (SCM_RIGHTS), at most
  *     PCO_WIRE_MAX_FDS; more is a protocol error.  A receiver without room
- *     for them answers EMFILE.  Only SPAWN, ADOPT, and what moves contents by
- *     a pipe (below) carry any, and only from host to agent.
+ *     for them answers EMFILE.  Only SPAWN, ADOPT, what moves contents by a
+ *     pipe, and what moves trees (below) carry any, and only from host to
+ *     agent.
  *   - HELLO, PING, INFO, SHUTDOWN and KILL_ALL are frozen for ever, so that
  *     any host can list and end a sandbox of any age.
  *
@@ -117,6 +118,19 @@
  *   EVENTS    TARGET                REPLY: EVENT+, once there is one; or ERROR
  *                                   (what was seen is kept)
  *   Any of these on a TARGET that is not open is ERROR EBADF.
+ *   PACK      PATH FLAGS DATA       the tree is written as a tar (transfer.h)
+ *             descriptors: the write end of a pipe, and, if what is there
+ *             already is not to be packed, the read end of one with a SURVEY's
+ *   UNPACK    PATH FLAGS DATA       such a tar is read and unpacked
+ *             descriptors: the read end of a pipe
+ *   SURVEY    PATH FLAGS DATA       as PACK, without what files hold
+ *             descriptors: the write end of a pipe
+ *             DATA of all three are words (transfer_words.h), each with its
+ *             NUL                 REPLY: COUNT DIRECTORIES SIZE; before it some
+ *                                   with MORE: PATH ERRNO [MESSAGE], what was
+ *                                   left out; PATH SIZE COUNT, how far it is;
+ *                                   LENGTH, bytes in all.  A CANCEL is answered
+ *                                   when what was begun is removed
  *
  * Contents by a pipe: READ, WRITE, FILE_READ and FILE_WRITE may have one
  * descriptor, the end of a pipe that the host made; bytes then go through it
@@ -160,7 +174,7 @@
  * reason is PCO_REASON_OOM only if it was the first process that the kernel
  * killed so.
  *
- * Type numbers 56 to 58, and from 106 on, are free.
+ * Type numbers from 106 on are free.
  */
 /* clang-format on */
 #ifndef PCO_WIRE_H
@@ -214,6 +228,9 @@ enum pco_wire_type {
   PCO_WIRE_FILE_CLOSE = 54,
   PCO_WIRE_WATCH = 55,
   PCO_WIRE_EVENTS = 59,
+  PCO_WIRE_PACK = 56,
+  PCO_WIRE_UNPACK = 57,
+  PCO_WIRE_SURVEY = 58,
   PCO_WIRE_CHMOD = 100,
   PCO_WIRE_CHOWN = 101,
   PCO_WIRE_SYMLINK = 102,

@@ -25,6 +25,7 @@
 #define PCO_WORKER_GRACE    (250 * PCO_MS)
 #define CLOSE_TIME          (5 * PCO_S) /* for a disk that is slow */
 #define TOO_MANY_OPEN       "too many files and watches are open at once"
+#define PCO_WORKER_TIDYING  (20 * PCO_S) /* removing what was unpacked */
 #define IDLE_TIME           (5 * PCO_S)
 #define KILLED              "the process of the sandbox that did it was killed"
 
@@ -198,6 +199,7 @@ static void begin(pco_agent *a, pco_worker *w) {
   w->op = q->op;
   w->opens = q->opens;
   w->cancelled = false;
+  w->tidies = q->tidies;
   w->kill_at = PCO_NEVER;
   take_fds(q, &f);
   int rc = pco_channel_relay(&w->chan, &f);
@@ -369,6 +371,7 @@ void pco_workers_request(pco_agent *a, pco_frame *f, const pco_request *r) {
   q->n_fds = f->header.n_fds;
   memcpy(q->fds, f->fds, sizeof q->fds);
   q->opens = is_opening(r);
+  q->tidies = r->type == PCO_WIRE_UNPACK;
   if (s->last)
     s->last->next = q;
   else
@@ -463,7 +466,8 @@ bool pco_workers_cancel(pco_agent *a, const pco_frame *f) {
     return true; /* it is open by now */
   if (w) {
     w->cancelled = true;
-    w->kill_at = pco_now() + PCO_WORKER_GRACE;
+    w->kill_at =
+        pco_now() + (w->tidies ? PCO_WORKER_TIDYING : PCO_WORKER_GRACE);
     pass_frame(a, w, f);
     return true;
   }
@@ -568,12 +572,13 @@ void pco_workers_tick(pco_agent *a) {
 }
 
 void pco_workers_end(pco_agent *a) {
-  int64_t until = pco_now() + PCO_WORKER_GRACE;
+  int64_t begin = pco_now();
   for (pco_worker *w = a->workers.first; w; w = w->next)
     pco_channel_deinit(&w->chan);
   for (const pco_worker *w = a->workers.first; w; w = w->next) {
     struct pollfd p = {.fd = w->pidfd, .events = POLLIN};
-    int64_t left = (until - pco_now()) / PCO_MS;
+    int64_t grace = w->tidies ? PCO_S : PCO_WORKER_GRACE;
+    int64_t left = (begin + grace - pco_now()) / PCO_MS;
     if (w->op)
       poll(&p, 1, left > 0 ? (int)left : 0);
   }

@@ -61,6 +61,7 @@ typedef struct pco_worker {
   size_t n_asked;
   int64_t kill_at; /* its request was cancelled; or PCO_NEVER */
   bool cancelled;
+  bool tidies; /* a tree is unpacked: it needs time to remove that */
 } pco_worker;
 
 /* A request in line, with all frames of it that came. */
@@ -73,6 +74,7 @@ typedef struct pco_waiting {
   uint8_t n_fds;   /* those of the first frame; owned */
   int fds[PCO_WIRE_MAX_FDS];
   bool opens; /* OPEN or WATCH */
+  bool tidies;
 } pco_waiting;
 
 typedef struct pco_workers {
@@ -88,7 +90,7 @@ typedef struct pco_workers {
 } pco_workers;
 
 void pco_workers_init(struct pco_agent *a);
-/* Passes a file request on, now or later; takes its descriptor. */
+/* Passes a file request on, now or later, with the frame's descriptors. */
 void pco_workers_request(struct pco_agent *a, pco_frame *f,
                          const pco_request *r);
 /* The same for one on what is open. */
