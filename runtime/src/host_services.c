@@ -26,7 +26,7 @@ static int set_error(pco_error *err, int code, const char *message) {
 }
 
 /* One image for all sandboxes of a runtime: its pages are shared by them. */
-static int shared_image(pco__runtime *rt) {
+int pco__shared_image(pco__runtime *rt) {
   pthread_mutex_lock(&rt->lock);
   int rc = rt->image_fd;
   if (rc < 0) {
@@ -51,7 +51,7 @@ static int open_image(const pco_host *host, const char *machine,
   if (machine && uname(&name) == 0 && strcmp(machine, name.machine) != 0)
     return set_error(err, PCO_EUNAVAILABLE,
                      "there is no agent for that machine here");
-  int rc = shared_image(b->loop->runtime);
+  int rc = pco__shared_image(b->loop->runtime);
   if (rc < 0)
     return set_error(err, rc,
                      "cannot read the program portico-agent, which "

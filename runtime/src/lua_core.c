@@ -262,6 +262,7 @@ static void push_facade(lua_State *L, int binding, bool sync) {
   add_functions(L, binding, pco__create_functions, sync);
   add_functions(L, binding, pco__backend_functions, sync);
   add_functions(L, binding, pco__sandbox_functions, sync);
+  add_functions(L, binding, pco__transfer_functions, sync);
   add_functions(L, binding, pco__process_functions, sync);
   add_functions(L, binding, pco__iterator_functions, sync);
   add_functions(L, binding, pco__fs_functions, sync);

@@ -173,6 +173,7 @@ typedef struct pco__core_function {
 extern const pco__core_function pco__create_functions[];
 extern const pco__core_function pco__backend_functions[];
 extern const pco__core_function pco__sandbox_functions[];
+extern const pco__core_function pco__transfer_functions[];
 extern const pco__core_function pco__process_functions[];
 extern const pco__core_function pco__fs_functions[];
 extern const pco__core_function pco__file_functions[];

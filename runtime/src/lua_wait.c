@@ -158,6 +158,15 @@ void pco__keep_callbacks(lua_State *L, int at, int options, bool tee) {
   b->calls_back = true;
 }
 
+void pco__keep_callback(lua_State *L, int at, int options, const char *name) {
+  box *b = (box *)lua_touserdata(L, at);
+  b->nested = *nesting(pco__lua_of(L));
+  check_nesting(L, b);
+  if (pco__get_option(L, options, name))
+    lua_setiuservalue(L, at, BOX_ON_OUTPUT);
+  b->calls_back = true;
+}
+
 /* ---- the log ------------------------------------------------------------- */
 
 /* (logger, level, text as a light userdata): calls the logger. */
@@ -343,6 +352,17 @@ static void output_one(lua_State *L, int at) {
 }
 
 /* Works off what the op has for the script's functions. */
+static void serve_offers(lua_State *L, int at) {
+  box *b = (box *)lua_touserdata(L, at);
+  while (!b->failed) {
+    lua_getiuservalue(L, at, BOX_ON_OUTPUT);
+    if (!b->op->cls->offer(L, b->op))
+      break;
+    call_back(L, at, OUTPUT_CALL, 1, 0);
+  }
+}
+
+/* The same for commands. */
 static void serve(lua_State *L, int at) {
   box *b = (box *)lua_touserdata(L, at);
   pco__exec *e = PCO_CONTAINER(b->op, pco__exec, op);
@@ -528,7 +548,9 @@ static int step(lua_State *L, int status, lua_KContext context) {
   for (;;) {
     lua_settop(L, at);
     bool done = is_done(b) && !b->fresh;
-    if (b->calls_back)
+    if (b->calls_back && b->op->cls->offer)
+      serve_offers(L, at);
+    else if (b->calls_back)
       serve(L, at);
     if (b->op->cls->event)
       b->op->cls->event(L, b->op, done);

@@ -16,6 +16,8 @@ pco__op *pco__new_op(lua_State *L, const pco__op_class *cls, size_t size,
                      pco__loop *loop);
 /* Keeps the functions that an exec calls back, from the options at idx. */
 void pco__keep_callbacks(lua_State *L, int box, int options, bool tee);
+/* Keeps the function under that name, for a class that has `offer`. */
+void pco__keep_callback(lua_State *L, int box, int options, const char *name);
 /* Waits for the op in the box at `box`, pushes its results or raises its error.
  * The object that the call is about is at index 1. */
 int pco__await(lua_State *L, int box);

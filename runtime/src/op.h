@@ -52,6 +52,9 @@ typedef struct pco__op_class {
    * more when it has completed, before push: it may then change op->error.
    * Must not raise.  Optional.  [caller] */
   void (*event)(struct lua_State *L, pco__op *op, bool completed);
+  /* Pushes what the script's function of this call (pco__keep_callback) is to
+   * be called with next; false: nothing, and nothing is pushed.  [caller] */
+  bool (*offer)(struct lua_State *L, pco__op *op);
   /* Makes another op like this one; NULL without memory.  For classes whose
    * push may say PCO__OP_AGAIN.  [caller] */
   pco__op *(*again)(const pco__op *op);

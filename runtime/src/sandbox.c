@@ -168,21 +168,10 @@ static void log_left(pco__sandbox *sb, pco__error *err) {
   pco__error_free(err);
 }
 
-static void on_destroyed(pco_op *op, pco__error *err) {
-  struct pco__sandbox_calls *c =
-      PCO_CONTAINER(op, struct pco__sandbox_calls, destroy);
-  pco__sandbox *sb = c->sandbox;
+/* Tells who waits for it; takes err. */
+static void become_closed(pco__sandbox *sb, pco__error *err) {
+  struct pco__sandbox_calls *c = sb->calls;
   pco__backend *b = sb->backend;
-  c->destroying = false;
-  sb->plugin = NULL;
-  if (sb->state == PCO__SANDBOX_DEAD) { /* close() is still to come */
-    c->left = err;
-    return;
-  }
-  if (!err) {
-    err = c->left;
-    c->left = NULL;
-  }
   sb->state = PCO__SANDBOX_CLOSED;
   if (sb->create_op) {
     /* The failure comes first; what went wrong while undoing it is a note. */
@@ -203,6 +192,41 @@ static void on_destroyed(pco_op *op, pco__error *err) {
   pco__sandbox_unref(sb);
 }
 
+static void on_destroyed(pco_op *op, pco__error *err) {
+  struct pco__sandbox_calls *c =
+      PCO_CONTAINER(op, struct pco__sandbox_calls, destroy);
+  pco__sandbox *sb = c->sandbox;
+  c->destroying = false;
+  sb->plugin = NULL;
+  if (sb->state == PCO__SANDBOX_DEAD) { /* close() is still to come */
+    c->left = err;
+    return;
+  }
+  if (!err) {
+    err = c->left;
+    c->left = NULL;
+  }
+  if (sb->n_holds > 0) {
+    sb->destroyed = true;
+    c->left = err;
+    return;
+  }
+  become_closed(sb, err);
+}
+
+void pco__sandbox_hold(pco__sandbox *sb) {
+  sb->n_holds++;
+}
+
+void pco__sandbox_let_go(pco__sandbox *sb) {
+  sb->n_holds--;
+  if (sb->n_holds > 0 || !sb->destroyed)
+    return;
+  pco__error *err = sb->calls->left;
+  sb->calls->left = NULL;
+  sb->destroyed = false;
+  become_closed(sb, err);
+}
 static void destroy(pco__sandbox *sb) {
   pco_op *op = &sb->calls->destroy;
   if (sb->calls->destroying)

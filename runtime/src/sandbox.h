@@ -50,6 +50,8 @@ typedef struct pco__sandbox {
   size_t departed_bytes;
   pco__node ops;     /* pending calls that are not of a process */
   pco__node closers; /* ops that wait for the close */
+  unsigned n_holds;  /* calls that end before it is CLOSED */
+  bool destroyed;    /* the plugin's is gone: only they are waited for */
   pco__error *death; /* why it is DEAD; owned */
   atomic_uint refs;
   pco__op *create_op; /* while CREATING */
@@ -66,6 +68,9 @@ void pco__sandbox_create_cancel(pco__sandbox *sb);
 void pco__sandbox_close(pco__sandbox *sb, pco__op *op);
 /* 0, or the error that a new call on it gets. */
 pco__error *pco__sandbox_check(const pco__sandbox *sb);
+/* The sandbox is not CLOSED before as many calls of let_go. */
+void pco__sandbox_hold(pco__sandbox *sb);
+void pco__sandbox_let_go(pco__sandbox *sb);
 void pco__sandbox_ref(pco__sandbox *sb);
 void pco__sandbox_unref(pco__sandbox *sb);
 

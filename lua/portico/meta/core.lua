@@ -33,6 +33,8 @@ local native = {}
 ---@field sandbox_processes fun(self: table, options: table?): table[]
 ---@field sandbox_process fun(self: table, pid: integer, options: table?): table
 ---@field sandbox_info fun(self: table, options: table?): table
+---@field sandbox_upload fun(self: table, from: string, to: string, o: table?): table
+---@field sandbox_download fun(self: table, from: string, to: string, o: table?): table
 ---@field sandbox_close fun(self: table, options: table?): boolean
 ---@field process_read fun(self: table, options: table?): table?
 ---@field process_chunks fun(self: table, options: table?): table

@@ -161,6 +161,40 @@
 ---@field name string? the last "*" becomes random; "tmp-*" unless given
 ---@field parent string? the directory to make it in; $TMPDIR unless given
 
+-- A pattern without a slash is matched against each name, one with a slash
+-- against the path below the tree; "/" at its end asks for a directory. "*" and
+-- "?" match within a name, "**" any directories.
+---@class portico.UploadOptions: portico.CallOptions
+---@field include string|string[]|nil only what matches, or is below that
+---@field exclude string|string[]|nil not what matches, nor what is below that
+---@field symlinks "keep"|"inside"|"follow"|"refuse"|nil see the manual
+---@field on_error "raise"|"skip"|nil skip: leave out what cannot be copied
+---@field parents boolean? make missing directories above the target
+---@field only_changed boolean? not what is there: same size, mode and time
+---@field checksum boolean? with only_changed: same mode and content
+---@field max_entries integer? more is a LimitError
+---@field max_bytes integer? more is a LimitError; holes count
+---@field on_progress fun(progress: portico.Progress)? called now and then
+
+---@class portico.DownloadOptions: portico.UploadOptions
+
+---@class portico.Progress
+---@field path string what is being copied, below the tree
+---@field bytes integer so far
+---@field files integer so far
+---@field total integer? bytes in all
+
+---@class portico.Skipped
+---@field path string below the tree
+---@field code string such as "EACCES"
+---@field message string
+
+---@class portico.Transfer
+---@field files integer that were copied, links too
+---@field directories integer
+---@field bytes integer of files, without their holes
+---@field skipped portico.Skipped[] what on_error = "skip" left out
+
 ---@class portico.Usage
 ---@field bytes integer of all regular files
 ---@field allocated integer bytes that they take on the disk

@@ -265,6 +265,31 @@ function Sandbox:process(pid, options)
   return core.sandbox_process(self, pid, options)
 end
 
+---Copies a file or a directory of this machine into the sandbox. A directory
+---whose target is there goes into it, name by name. What arrives is in place
+---at once and whole: an upload that fails or is cancelled leaves nothing.
+---Permissions, times, links, empty directories and holes are kept; owners, hard
+---links and extended attributes are not.
+---@param source string a path of the host
+---@param target string a path inside: the name that it gets, parents must exist
+---@param options portico.UploadOptions?
+---@return portico.Transfer transfer
+function Sandbox:upload(source, target, options)
+  return core.sandbox_upload(self, source, target, options)
+end
+
+---Copies a file or a directory out of the sandbox, as upload does the other
+---way. Whatever the sandbox sends, nothing is made, changed or followed but the
+---target; set-id bits are dropped, the umask holds, and a link that leads out
+---of the tree is an error unless `symlinks` is "keep".
+---@param source string a path inside
+---@param target string a path of the host: the name that it gets
+---@param options portico.DownloadOptions?
+---@return portico.Transfer transfer
+function Sandbox:download(source, target, options)
+  return core.sandbox_download(self, source, target, options)
+end
+
 ---Tells what is known about the sandbox: state, labels, times.
 ---@param options portico.CallOptions?
 ---@return portico.Info info
