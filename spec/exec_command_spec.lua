@@ -277,6 +277,43 @@ describe("the options of portico exec", function()
     assert.truthy(output:find("No space left on device\nfull\n32\n$"), output)
   end)
 
+  prints("copy files in, and out whatever came of it", [[
+in
+7
+out
+portico: fifo: left out: it is no file, directory or link
+portico: nosuch: no such file or directory
+125
+portico: missing: no such file or directory
+125
+3
+]], [[
+    mkdir -p src/deep; echo in >src/deep/f
+    $exec --upload src:a/src --download made:x/made -- sh -c \
+      'cat a/src/deep/f; mkdir made; echo out >made/f; mkfifo made/fifo; exit 7' \
+      2>words
+    echo $?; cat x/made/f words
+    $exec --upload nosuch:x -- echo not run; echo $?
+    $exec --download missing:x -- true; echo $?
+    $exec --download missing:x -- sh -c 'exit 3' 2>/dev/null; echo $?
+  ]])
+
+  it("tell on a terminal how far a copy is, and nowhere else", function()
+    local backend = backends["local"]
+    local script = [[
+      head -c 3000000 /dev/zero >f
+      $exec --no-pty %s --upload f:f -- wc -c f 2>words
+      cat words
+      exec 9>&1
+      script -qec "$(echo $exec | sed 's/.*portico/portico/') --no-pty %s \
+        --upload f:f -- true" /dev/null
+    ]]
+    local output = sh(backend, script, "", "")
+    assert.equal("3000000 f\n\r\27[K", output:match("^(3000000 f\n\r\27%[K)"))
+    assert.truthy(output:find("upload 100% 1 files, 2.9 MiB\r\27[K", 1, true))
+    assert.equal("3000000 f\n", (sh(backend, script, "-q", "-q")))
+  end)
+
   it("name a directory for `local` that is kept", function()
     assert.equal("kept\n", (sh(backends["local"], [[
       mkdir d
@@ -303,6 +340,7 @@ describe("the options of portico exec", function()
       ["--quiet=yes x"] = "--quiet takes no value (got 'yes')",
       ["--mount /tmp x"] = "--mount takes SOURCE:TARGET",
       ["--mount /no/such:/x x"] = "--mount: /no/such: No such file",
+      ["--upload x y"] = "--upload takes SOURCE:TARGET",
       ["--setting x y"] = "--setting takes NAME=VALUE (got 'x')",
       ["--env =1 y"] = "--env takes NAME=VALUE (got '=1')",
       ["--backend null echo x"] = "commands of this backend have no pipes",
@@ -361,9 +399,20 @@ describe("the options of portico exec", function()
         or example:find(" -" .. name:sub(1, 1) .. " "), name .. example)
       options = options + 1
     end
-    assert.is_true(options >= 21, tostring(options))
+    assert.is_true(options >= 23, tostring(options))
     for line in output:gmatch("[^\n]+") do
       assert.is_true(#line <= 80, line)
+    end
+  end)
+end)
+
+describe("files of a sandbox of another program", function()
+  it("are out of reach, and the way to have them is said", function()
+    for _, word in ipairs({ "cp", "ls", "cat" }) do
+      local output, code = env.sh(BIN .. " " .. word .. " a b 2>&1")
+      assert.equal(2, code)
+      assert.truthy(output:find("ends with the program that made it", 1, true))
+      assert.truthy(output:find("portico exec --upload", 1, true))
     end
   end)
 end)

@@ -44,7 +44,8 @@ static bool is_readable(int fd) {
 }
 
 /* stdio() -> {stdin=, stdout=, stderr=: what there is to connect, one=: stdout
- * and stderr are the same, so their order counts, directory=: stdin is one,
+ * and stderr are the same, so their order counts, words=: stderr is a terminal,
+ * directory=: stdin is one,
  * terminal=: stdin and stdout are one} */
 static int stdio(lua_State *L) {
   struct stat st;
@@ -58,6 +59,8 @@ static int stdio(lua_State *L) {
   lua_pushboolean(L, pump_has(STDOUT_FILENO) && pump_has(STDERR_FILENO) &&
                          is_same(STDOUT_FILENO, STDERR_FILENO));
   lua_setfield(L, -2, "one");
+  lua_pushboolean(L, isatty(STDERR_FILENO));
+  lua_setfield(L, -2, "words");
   lua_pushboolean(L, fstat(STDIN_FILENO, &st) == 0 && S_ISDIR(st.st_mode));
   lua_setfield(L, -2, "directory");
   lua_pushboolean(L, is_readable(STDIN_FILENO) && isatty(STDIN_FILENO) &&

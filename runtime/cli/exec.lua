@@ -178,6 +178,45 @@ local function connect_options(plan)
   command.stderr = here.one and "merge" or here.stderr and "pipe" or "null"
 end
 
+-- On a terminal, a line of how far it is, which is taken away at the end.
+local function new_bar(label)
+  local shown = false
+  local function bar(progress)
+    local percent = progress.total and progress.total > 0
+      and (" %3d%%"):format(progress.bytes * 100 // progress.total) or ""
+    io.stderr:write(("\r\27[K%s%s %d files, %.1f MiB"):format(label, percent,
+      progress.files, progress.bytes / (1 << 20)))
+    shown = true
+  end
+  return host.stdio().words and bar or nil, function()
+    if shown then
+      io.stderr:write("\r\27[K")
+    end
+  end
+end
+
+-- Copies what a list says; the exit code if that failed.
+local function copy_all(plan, sandbox, name, list)
+  for _, each in ipairs(list) do
+    local bar, done = new_bar(name)
+    local ok, result = host.attempt(sandbox[name], sandbox, each.source,
+      each.target, {
+        parents = true, on_progress = not plan.quiet and bar or nil,
+        on_error = name == "download" and "skip" or nil,
+      })
+    done()
+    if ok == nil then
+      return signal_code()
+    elseif not ok then
+      words.report(result)
+      return OWN
+    end
+    for _, skipped in ipairs(result.skipped) do
+      host.say(("%s: left out: %s"):format(skipped.path, skipped.message))
+    end
+  end
+end
+
 local function run_in(plan, sandbox)
   local ok, process = host.attempt(sandbox.spawn, sandbox, plan.argv,
     plan.command)
@@ -216,7 +255,13 @@ local function main(args)
     words.report(sandbox)
     return OWN
   end
-  local code = run_in(plan, sandbox)
+  local code = copy_all(plan, sandbox, "upload", plan.uploads)
+  if not code then
+    code = run_in(plan, sandbox)
+    local failed = not host.signal()
+      and copy_all(plan, sandbox, "download", plan.downloads)
+    code = code == 0 and failed or code
+  end
   local closed, err = pcall(sandbox.close, sandbox)
   if not closed then
     words.report(err)

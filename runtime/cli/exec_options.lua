@@ -98,6 +98,17 @@ local function mount(text, name)
   }
 end
 
+-- SOURCE:TARGET, added to a list of the plan.
+local function transfer(plan, list, text, name)
+  local source, target = text:match("^(.+):([^:]+)$")
+  if not source then
+    refuse("--%s takes SOURCE:TARGET, two names of the same file or directory "
+      .. "(got '%s')", name, text)
+  end
+  local all = plan[list]
+  all[#all + 1] = { source = source, target = target }
+end
+
 -- ---- the options -----------------------------------------------------------
 
 -- name, what follows it, what it does, an example; set(plan, text, name) for
@@ -141,6 +152,20 @@ local OPTIONS = {
       local mounts = plan.sandbox.mounts or {}
       mounts[#mounts + 1] = mount(text, name)
       plan.sandbox.mounts = mounts
+    end,
+  },
+  {
+    "upload", "SOURCE:TARGET", "copy a file or directory in, before it starts",
+    "portico exec --upload src:src -- make -C src",
+    function(plan, text, name)
+      transfer(plan, "uploads", text, name)
+    end,
+  },
+  {
+    "download", "SOURCE:TARGET", "copy one out, when it has ended",
+    "portico exec --download now:now -- sh -c 'date > now'",
+    function(plan, text, name)
+      transfer(plan, "downloads", text, name)
     end,
   },
   {
@@ -265,8 +290,12 @@ Options:
 local HELP_TAIL = [[
 
 Sizes may have k, M, G or T behind them (1024 each), times s, m, h or d.
---name VALUE and --name=VALUE are the same. --env, --mount and --setting may be
-given several times.
+--name VALUE and --name=VALUE are the same. --env, --mount, --setting, --upload
+and --download may be given several times.
+
+--upload and --download name what is copied by its new name, and make missing
+directories above it. What the command leaves is copied out whatever its exit
+code is, but not after a signal; links that lead out of it are left out.
 
 Where stdin and stdout are a terminal the command has one, too: all keys are
 its own then, Ctrl-C as well. Else Ctrl-C ends it.
@@ -366,6 +395,7 @@ local function read_arguments(args)
   local plan = {
     sandbox = {}, settings = {}, limits = {},
     command = { env = {}, grace = GRACE }, argv = {},
+    uploads = {}, downloads = {},
   }
   local i = 1
   while args[i] and args[i]:find("^%-.") and args[i] ~= "--" do

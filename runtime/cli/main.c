@@ -172,6 +172,17 @@ static int help(char **topics) {
   return run(&req);
 }
 
+/* What would need a sandbox that another program has made. */
+static int out_of_reach(const char *word) {
+  fprintf(stderr,
+          "portico: %s: a sandbox ends with the program that made it, and no "
+          "other program can reach it.\n"
+          "hint: portico exec --upload SOURCE:TARGET --download SOURCE:TARGET "
+          "copies files in and out; a script called %s is run as ./%s\n",
+          word, word, word);
+  return EXIT_USAGE;
+}
+
 int main(int argc, char **argv) {
   struct request req = {.what = RUN_FILE};
   if (argc < 2) {
@@ -203,6 +214,8 @@ int main(int argc, char **argv) {
   }
   if (is(first, "help"))
     return help(rest);
+  if (is(first, "cp") || is(first, "ls") || is(first, "cat"))
+    return out_of_reach(first);
   if (is(first, "-e")) {
     if (rest[0] == NULL)
       return usage_error("code is missing after the option", first);
