@@ -45,7 +45,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdlib.h>
@@ -56,6 +55,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "portico/plugin_lock.h"
 #include "portico/plugin_util.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -423,7 +423,7 @@ typedef struct programs {
   int fds[BWRAP_N_FILTERS];
 } programs;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pco_lock lock = PCO_LOCK_INIT;
 static programs *made; /* under the lock */
 
 static bool same(const char *a, const char *b) {
@@ -464,12 +464,12 @@ int bwrap_filters(const char *weaken, int out[BWRAP_N_FILTERS],
     return pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
                          "only a build for tests can be weakened");
 #endif
-  pthread_mutex_lock(&lock);
+  pco_lock_take(&lock);
   programs *p = find(weaken);
   int rc = p ? 0 : make(weaken, &p);
   if (rc == 0)
     memcpy(out, p->fds, sizeof p->fds);
-  pthread_mutex_unlock(&lock);
+  pco_lock_give(&lock);
   if (rc < 0)
     pco_error_set(err, rc, PCO_SOURCE_PLUGIN,
                   "making the filter of system calls: %s", uv_strerror(rc));

@@ -35,7 +35,7 @@ void plugin_entry_deinit(plugin_entry *e) {
 /* The sandboxes of a process that forked are not its child's, who would end
  * them by their ids. */
 static void lock(plugin_table *t) {
-  pthread_mutex_lock(&t->lock);
+  pco_lock_take(&t->lock);
   if (t->owner != getpid())
     t->first = NULL;
   t->owner = getpid();
@@ -81,7 +81,7 @@ int plugin_table_add(plugin_table *t, plugin_entry *e, const char *wished,
     e->next = t->first;
     t->first = e;
   }
-  pthread_mutex_unlock(&t->lock);
+  pco_lock_give(&t->lock);
   return rc == 0 ? 0
                  : pco_error_set(err, rc, PCO_SOURCE_PLUGIN,
                                  "a sandbox '%s' exists already", wished);
@@ -94,13 +94,13 @@ void plugin_table_remove(plugin_table *t, plugin_entry *e) {
     at = &(*at)->next;
   if (*at)
     *at = e->next;
-  pthread_mutex_unlock(&t->lock);
+  pco_lock_give(&t->lock);
 }
 
 void plugin_table_set_pidfd(plugin_table *t, plugin_entry *e, int pidfd) {
   lock(t);
   e->pidfd = pidfd;
-  pthread_mutex_unlock(&t->lock);
+  pco_lock_give(&t->lock);
 }
 
 plugin_entry *plugin_table_lock_find(plugin_table *t, const char *id) {
@@ -118,7 +118,7 @@ plugin_entry *plugin_table_lock_doomed(plugin_table *t, const plugin_entry *e,
 }
 
 void plugin_table_unlock(plugin_table *t) {
-  pthread_mutex_unlock(&t->lock);
+  pco_lock_give(&t->lock);
 }
 
 void plugin_fail_end(const pco_host *host, pco_op *op, const char *id, int rc) {
@@ -179,7 +179,7 @@ void plugin_table_list(plugin_table *t, const pco_host *host, pco_op *op) {
   } else {
     pco_fail(host, op, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
   }
-  pthread_mutex_unlock(&t->lock);
+  pco_lock_give(&t->lock);
   free(infos);
   free(list);
 }

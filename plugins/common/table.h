@@ -11,10 +11,10 @@
 #ifndef PLUGIN_TABLE_H
 #define PLUGIN_TABLE_H
 
-#include <pthread.h>
 #include <sys/types.h>
 
 #include "portico/plugin.h"
+#include "portico/plugin_lock.h"
 #include "portico/plugin_util.h"
 
 typedef struct plugin_entry {
@@ -28,13 +28,13 @@ typedef struct plugin_entry {
 } plugin_entry;
 
 typedef struct plugin_table {
-  pthread_mutex_t lock;
+  pco_lock lock;
   plugin_entry *first;
   pid_t owner; /* whose sandboxes these are: not a forked child's */
 } plugin_table;
 
 #define PLUGIN_TABLE_INIT                                                      \
-  { PTHREAD_MUTEX_INITIALIZER, NULL, 0 }
+  { PCO_LOCK_INIT, NULL, 0 }
 
 /* Sets the labels and the time; UV_ENOMEM.  [any] */
 int plugin_entry_init(plugin_entry *e, const pco_create_opts *o);

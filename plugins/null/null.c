@@ -11,13 +11,12 @@
  */
 #include "null.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static pco_lock table_lock = PCO_LOCK_INIT;
 static pco_sandbox *table;
 static pid_t table_owner;
 static unsigned last_number;
@@ -26,7 +25,7 @@ static unsigned last_number;
 
 /* The sandboxes of a process that forked are not its child's. */
 static void lock_table(void) {
-  pthread_mutex_lock(&table_lock);
+  pco_lock_take(&table_lock);
   if (table_owner != getpid())
     table = NULL;
   table_owner = getpid();
@@ -67,7 +66,7 @@ static int table_add(pco_sandbox *s, const char *wished) {
     table = s;
     s->listed = 1;
   }
-  pthread_mutex_unlock(&table_lock);
+  pco_lock_give(&table_lock);
   return rc;
 }
 
@@ -75,7 +74,7 @@ static void table_remove(pco_sandbox *s) {
   lock_table();
   if (s->listed)
     table_unlink(s);
-  pthread_mutex_unlock(&table_lock);
+  pco_lock_give(&table_lock);
 }
 
 /* ---- sandboxes ---------------------------------------------------------- */
@@ -203,7 +202,7 @@ static void end_unlisted(void *arg) {
   for (pco_sandbox *s = b->sandboxes; s;) {
     lock_table();
     bool doomed = !s->listed && !s->dead;
-    pthread_mutex_unlock(&table_lock);
+    pco_lock_give(&table_lock);
     if (!doomed) {
       s = s->next;
       continue;
@@ -214,7 +213,7 @@ static void end_unlisted(void *arg) {
   }
   lock_table();
   b->posts--;
-  pthread_mutex_unlock(&table_lock);
+  pco_lock_give(&table_lock);
   null_backend_settle(b);
 }
 
@@ -229,7 +228,7 @@ static int null_destroy_id(pco_backend *b, const char *id, pco_op *op) {
     if (own || owner->host->post(owner->host, end_unlisted, owner) == 0)
       owner->posts++; /* refused: its close() ends s anyway */
   }
-  pthread_mutex_unlock(&table_lock);
+  pco_lock_give(&table_lock);
   if (own)
     end_unlisted(b);
   if (s)
@@ -271,7 +270,7 @@ static int null_list(pco_backend *b, pco_op *op) {
   } else {
     pco_fail(b->host, op, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
   }
-  pthread_mutex_unlock(&table_lock);
+  pco_lock_give(&table_lock);
   free(infos);
   free(list);
   return 0;
@@ -298,7 +297,7 @@ void null_backend_settle(pco_backend *b) {
     return;
   lock_table();
   bool waits = b->posts > 0;
-  pthread_mutex_unlock(&table_lock);
+  pco_lock_give(&table_lock);
   if (waits)
     return;
   const pco_host *host = b->host;

@@ -20,6 +20,7 @@
 #include <uv.h>
 
 #include "portico/plugin.h"
+#include "portico/plugin_lock.h"
 #include "portico/plugin_util.h"
 
 #define NULL_FS_LIMIT ((size_t)64 * 1024 * 1024) /* bytes of one sandbox */

@@ -10,7 +10,8 @@
  * is wrong with it and what would be right.
  *
  * The table is guarded by `lock`, which is also what makes init() and deinit()
- * [serial].
+ * [serial].  In a forked child it is open, whoever held it; the table is whole
+ * then, since a plugin is linked in when it is complete.
  */
 #include "plugin_loader.h"
 
@@ -18,7 +19,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +27,7 @@
 #include <uv.h>
 
 #include "plugin_dirs.h"
+#include "portico/plugin_lock.h"
 #include "portico/plugin_util.h"
 #include "sys/image.h"
 #include "sys/ownership.h"
@@ -48,7 +49,7 @@ typedef struct plugin {
   unsigned uses; /* init() was called if > 0 */
 } plugin;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pco_lock lock = PCO_LOCK_INIT;
 static plugin *plugins; /* in the order of loading */
 
 static const char *origin(const plugin *p) {
@@ -251,16 +252,16 @@ static int use(plugin *p, pco__error **err) {
 }
 
 void pco__loader_release(const pco_backend_info *info) {
-  pthread_mutex_lock(&lock);
+  pco_lock_take(&lock);
   plugin *p = plugin_of_name(info->id);
   if (p && p->uses > 0 && --p->uses == 0 && p->entry->deinit)
     p->entry->deinit();
-  pthread_mutex_unlock(&lock);
+  pco_lock_give(&lock);
 }
 
 int pco__loader_add(const pco_plugin_entry *entry, pco__error **err) {
   plugin *p = calloc(1, sizeof *p);
-  pthread_mutex_lock(&lock);
+  pco_lock_take(&lock);
   int rc = 0;
   if (!plugin_of_entry(entry)) {
     rc = check_entry(entry, PCO_LOADER_BUILT_IN, err);
@@ -274,7 +275,7 @@ int pco__loader_add(const pco_plugin_entry *entry, pco__error **err) {
       p = NULL;
     }
   }
-  pthread_mutex_unlock(&lock);
+  pco_lock_give(&lock);
   free(p);
   return rc;
 }
@@ -540,9 +541,9 @@ int pco__loader_list(void (*each)(void *arg, const char *name,
                                   const char *path),
                      void *arg) {
   found_list l = {0};
-  pthread_mutex_lock(&lock);
+  pco_lock_take(&lock);
   list_all(&l);
-  pthread_mutex_unlock(&lock);
+  pco_lock_give(&lock);
   for (size_t i = 0; i < l.n && !l.failed; i++)
     each(arg, l.items[i].name, l.items[i].path);
   int rc = l.failed ? UV_ENOMEM : 0;
@@ -636,11 +637,11 @@ int pco__loader_open(const char *name_or_path, const pco_backend_info **out,
   *out = NULL;
   *path = NULL;
   *err = NULL;
-  pthread_mutex_lock(&lock);
+  pco_lock_take(&lock);
   int rc = strchr(name_or_path, '/') ? open_path(name_or_path, &p, out, err)
                                      : open_name(name_or_path, &p, out, err);
   if (rc == 0)
     *path = origin(p);
-  pthread_mutex_unlock(&lock);
+  pco_lock_give(&lock);
   return rc;
 }

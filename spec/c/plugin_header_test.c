@@ -6,6 +6,7 @@
  * same as C++.
  */
 #include "portico/plugin.h"
+#include "portico/plugin_lock.h"
 #include "portico/plugin_util.h"
 
 #include "plugin_header_test.h"

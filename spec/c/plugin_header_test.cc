@@ -4,6 +4,7 @@
  * same, and an entry can be defined in C++.
  */
 #include "portico/plugin.h"
+#include "portico/plugin_lock.h"
 #include "portico/plugin_util.h"
 
 #include "plugin_header_test.h"

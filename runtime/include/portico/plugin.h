@@ -49,7 +49,16 @@
  * dispositions, no waitpid(-1), chdir, umask, setenv, setlocale or atexit, no
  * fork (pco.host.spawn/1 starts programs), no writes to descriptors 0 to 2,
  * O_CLOEXEC on every descriptor, MSG_NOSIGNAL or a masked SIGPIPE, and no
- * mutable static without a lock: one plugin serves many loops at once.
+ * mutable static without a lock: one plugin serves many loops at once.  A host
+ * may fork while another thread is in such a lock: plugin_lock.h has one that
+ * is open in the child.
+ *
+ * uv_poll_t: libuv registers the descriptor only when the loop waits next, and
+ * calls abort() if the system refuses (EPERM of what cannot be polled, ENOSPC
+ * without watchers, fs.epoll.max_user_watches).  So whoever uses one registers
+ * the descriptor itself, right after uv_poll_start(): epoll_ctl(uv_backend_fd(
+ * loop), EPOLL_CTL_ADD, fd, ...).  If that fails, uv_poll_stop() and fail the
+ * operation; if not, libuv finds it there and sets its own events.
  */
 #ifndef PORTICO_PLUGIN_H
 #define PORTICO_PLUGIN_H
@@ -550,7 +559,8 @@ typedef struct pco_plugin_entry {
   const pco_backend_info *const *backends;
   /* Both optional.  Called in pairs, init() before the first open().  Must not
    * start threads, fork, or touch signals.  An init() that fails is not
-   * followed by deinit(), and may be called again.  [serial] */
+   * followed by deinit(), and may be called again; so may one that a fork of
+   * the host has cut off, in the child.  [serial] */
   int (*init)(pco_error *err);
   void (*deinit)(void);
   /* Gives (const void *)uv_version_string(); NULL if the plugin does not use
