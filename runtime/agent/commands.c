@@ -11,6 +11,7 @@
 
 #include "agent.h"
 #include "clock.h"
+#include "kill_all.h"
 #include "launch.h"
 #include "places.h"
 #include "supervisor.h"
@@ -147,34 +148,6 @@ static void expect(pco_agent *a, int64_t *which, int64_t wait) {
 
 /* ---- answers that the agent gives itself -------------------------------- */
 
-static void add_survivor(pco_kill_all *k, uint64_t pid) {
-  if (k->n_survivors < PCO_MAX_SURVIVORS)
-    k->survivors[k->n_survivors++] = pid;
-}
-
-static pco_kill_all *find_kill_all(pco_agent *a, uint64_t op) {
-  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
-    if (a->commands.kill_all[i].op == op)
-      return &a->commands.kill_all[i];
-  return NULL;
-}
-
-static void end_kill_all(pco_agent *a, pco_kill_all *k) {
-  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, k->op);
-  for (size_t i = 0; i < k->n_survivors; i++)
-    pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, k->survivors[i]);
-  pco_answer(a);
-  k->op = 0;
-}
-
-/* One supervisor less to wait for.  While some are lost, their orphans may
- * live: bury_lost() ends it then. */
-static void kill_all_step(pco_agent *a, uint64_t op) {
-  pco_kill_all *k = find_kill_all(a, op);
-  if (k && --k->waiting == 0 && !a->commands.lost)
-    end_kill_all(a, k);
-}
-
 static void answer_pending(pco_agent *a, pco_pending p, const pid_t *pids,
                            size_t n) {
   if (p.type == PCO_WIRE_SIGNAL) {
@@ -182,7 +155,7 @@ static void answer_pending(pco_agent *a, pco_pending p, const pid_t *pids,
     return;
   }
   if (p.type == PCO_WIRE_KILL_ALL) {
-    kill_all_step(a, p.op); /* bury_lost() adds the survivors */
+    pco_kill_all_step(a, p.op); /* bury_lost() adds the survivors */
     return;
   }
   pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, p.op);
@@ -196,13 +169,6 @@ static void answer_all_pending(pco_agent *a, pco_sup *s, const pid_t *pids,
   for (size_t i = 0; i < s->n_pending; i++)
     answer_pending(a, s->pending[i], pids, n);
   s->n_pending = 0;
-}
-
-static void end_complete_kill_alls(pco_agent *a) {
-  pco_commands *c = &a->commands;
-  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
-    if (c->kill_all[i].op && c->kill_all[i].waiting == 0)
-      end_kill_all(a, &c->kill_all[i]);
 }
 
 /* Only this process knows its own limit. */
@@ -342,9 +308,7 @@ static void bury_lost(pco_agent *a) {
   /* Who killed it may have done so while it had everything stopped. */
   if (o.own_system)
     kill(-1, SIGCONT);
-  for (size_t i = 0; i < PCO_MAX_KILL_ALL; i++)
-    for (size_t j = 0; c->kill_all[i].op && j < n; j++)
-      add_survivor(&c->kill_all[i], (uint64_t)pids[j]);
+  pco_kill_all_orphans(a, pids, n);
   for (pco_sup *s; (s = c->lost);) {
     link_out(&c->lost, s);
     if (s->op != 0 && !s->final)
@@ -354,7 +318,7 @@ static void bury_lost(pco_agent *a) {
     pco_leaves_remove(a, s->own_leaf);
     link_in(&c->gone, s);
   }
-  end_complete_kill_alls(a);
+  pco_kill_all_buried(a);
 }
 
 /* Some child ended: a supervisor that was let go, an orphan, or a supervisor
@@ -426,17 +390,6 @@ void pco_commands_idle(pco_agent *a, pco_sup *s) {
   c->retire_at = pco_now() + IDLE_TIME;
 }
 
-static void on_kill_all_reply(pco_agent *a, const pco_frame *f) {
-  pco_kill_all *k = find_kill_all(a, f->header.op);
-  pco_wire_iter it;
-  pco_wire_field field;
-  pco_wire_iter_init(&it, f->payload, f->header.size);
-  while (k && pco_wire_next(&it, &field) == 1)
-    if (field.tag == PCO_TAG_SURVIVOR)
-      add_survivor(k, field.number);
-  kill_all_step(a, f->header.op);
-}
-
 static void relay(pco_agent *a, const pco_frame *f) {
   if (pco_channel_relay(&a->host, f) != 0)
     a->ending = true;
@@ -449,7 +402,7 @@ static bool on_answer(pco_agent *a, pco_sup *s, const pco_frame *f) {
   if (s->n_pending == 0)
     s->answer_at = PCO_NEVER;
   if (p.type == PCO_WIRE_KILL_ALL)
-    on_kill_all_reply(a, f);
+    pco_kill_all_reply(a, f);
   else
     relay(a, f);
   return true;
@@ -693,14 +646,11 @@ static bool kill_one(pco_agent *a, pco_sup *s, uint64_t op) {
 }
 
 void pco_commands_kill_all(pco_agent *a, uint64_t op) {
-  pco_kill_all *k = find_kill_all(a, 0);
+  pco_kill_all *k = pco_kill_all_begin(a, op);
   if (!k) {
     pco_answer_error(a, op, EAGAIN, NULL, NULL);
     return;
   }
-  k->op = op;
-  k->n_survivors = 0;
-  k->waiting = 1; /* this loop itself */
   for (pco_sup *s = a->commands.live, *next; s; s = next) {
     next = s->next;
     if (s->op == 0)
@@ -710,7 +660,7 @@ void pco_commands_kill_all(pco_agent *a, uint64_t op) {
     else
       pco_commands_lose(a, s); /* it does not take requests any more */
   }
-  kill_all_step(a, op);
+  pco_kill_all_step(a, op);
 }
 
 /* ---- the loop's side ---------------------------------------------------- */
