@@ -93,9 +93,8 @@ typedef struct pco__fs_op {
   char *bytes; /* owned */
   size_t n_bytes;
   size_t cap_bytes;
-  bool found;     /* exists */
-  bool succeeded; /* it was completed without an error */
   bool found;         /* exists */
+  bool succeeded;     /* it was completed without an error */
   uint64_t n_written; /* file.write: how much, also when it failed */
   int format;         /* file.read, lines: for the caller; PCO__FORMAT_* */
   uint64_t count;     /* the same: bytes asked for */

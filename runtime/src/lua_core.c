@@ -269,6 +269,7 @@ static void push_facade(lua_State *L, int binding, bool sync) {
   add_functions(L, binding, pco__file_functions, sync);
   add_functions(L, binding, pco__object_functions, sync);
   add_functions(L, binding, pco__run_functions, sync);
+  add_functions(L, binding, pco__sleep_functions, sync);
   add_functions(L, binding, pco__wait_functions, sync);
   if (sync) {
     add_functions(L, binding, pco__portal_functions, sync);

@@ -187,6 +187,7 @@ extern const pco__core_function pco__portal_functions[];  /* sync only */
 extern const pco__core_function pco__object_functions[];
 extern const pco__core_function pco__wait_functions[];
 extern const pco__core_function pco__run_functions[];
+extern const pco__core_function pco__sleep_functions[];
 extern const pco__core_function pco__iterator_functions[];
 
 #endif /* PCO_LUA_STATE_H */

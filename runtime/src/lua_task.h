@@ -3,6 +3,7 @@
  * Tasks: coroutines that the runtime resumes when what they wait for is there.
  *
  *   lua_task.c       their life, and their objects in Lua
+ *   lua_park.c       how they wait, and are woken
  *   lua_sched.c      who is resumed when; run()
  *   lua_scope.c      groups of tasks that end before what opened them does
  *   lua_cancel.c     who is cancelled, and how a wait hears of it
@@ -127,7 +128,7 @@ void pco__init_task_class(lua_State *L);
  * Never raises.  (lua_sched.c) */
 void pco__cancel_roots(lua_State *L, pco__lua *lua, int code);
 
-/* ---- waiting (lua_sched.c) ----------------------------------------------- */
+/* ---- waiting (lua_park.c) ----------------------------------------------- */
 
 /* Raises what forbids any wait here: outside run(), where Lua cannot be
  * suspended, in a coroutine of the stock library. */
@@ -155,6 +156,8 @@ void pco__unpark(lua_State *L, const char *operation);
 void pco__task_set_value(lua_State *L, pco__task *task);
 /* What the task waits for is there. */
 void pco__task_grant(pco__task *task);
+/* Notes whether something outside of Lua will end its wait. */
+void pco__task_set_outside(pco__task *task, bool outside);
 /* To be resumed; out of any queue. */
 void pco__task_ready(pco__task *task);
 /* A wait that was over at once: true if the task should let others run, now
@@ -186,7 +189,7 @@ bool pco__any_ready(const pco__lua *lua);
 bool pco__is_deadlock(const pco__lua *lua);
 /* Runs the loop without running Lua until the op is done (closing things
  * outside a task); Ctrl-C cancels it.  `hook` was the main thread's before the
- * op began. */
+ * op began.  (lua_sched.c) */
 void pco__drive_until_done(pco__lua *lua, pco__op *op, lua_Hook hook);
 
 #endif /* PCO_LUA_TASK_H */
