@@ -17,6 +17,7 @@
 #include "embed.h"
 #include "lua_task.h"
 #include "lua_wait.h"
+#include "sys/uv_watchers.h"
 
 static const char guard_key = 0;
 
@@ -119,14 +120,12 @@ static bool has_more(pco_runtime *rt) {
 /* All that fits into the budget; gives 0 or what went wrong. */
 static int work_on(pco_runtime *rt, slices *s) {
   int rc = 0;
-  if (!work(rt, s, &rc))
-    return 0;
-  while (rc == 0 && uv_hrtime() < s->until && has_more(rt))
-    if (!work(rt, s, &rc))
+  uv_loop_t *uv = &rt->lua->runtime.loop.uv;
+  while (work(rt, s, &rc))
+    if (rc < 0 || !has_more(rt) || uv_hrtime() >= s->until)
       break;
-  /* What was begun just now is made known to the kernel. */
-  uv_run(&rt->lua->runtime.loop.uv, UV_RUN_NOWAIT);
-
+  if (pco__uv_has_new_watchers(uv))
+    uv_run(uv, UV_RUN_NOWAIT);
   return rc;
 }
 
@@ -159,7 +158,7 @@ int pco__embed_settle(pco_runtime *rt) {
   const uv_loop_t *uv = &rt->lua->runtime.loop.uv;
   int timeout = uv_backend_timeout(uv);
   bool more = has_more(rt);
-  if (more || timeout == 0) {
+  if (more || timeout == 0 || pco__uv_has_new_watchers(uv)) {
     bool was_inside = rt->inside;
     rt->inside = false;
     pco__embed_touch(rt);

@@ -7,7 +7,7 @@
  * The handle's memory is the loop's until its close callback.  A host that
  * closes all handles of its loop closes this one, too, with a callback of its
  * own or none, and we never learn when the loop lets go of it: then the memory
- * stays, which is noticed in embed_attached().
+ * stays, which is noticed by the next tick.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,12 @@ typedef struct pco__attached {
   uv_poll_t poll;
   pco_runtime *rt; /* NULL: detached */
   uint64_t budget_ns;
+  struct pco__attached *next; /* in strays */
 } pco__attached;
+
+/* Those whose loops closed them by themselves: in use for as long as we know.
+ */
+static pco__attached *_Atomic strays;
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
   pco__attached *a = PCO_CONTAINER(poll, pco__attached, poll);
@@ -72,8 +77,12 @@ int pco_detach_uv(pco_runtime *rt) {
     return 0;
   rt->attached = NULL;
   a->rt = NULL;
-  if (uv_is_closing((uv_handle_t *)&a->poll))
-    return PCO_ELOOP; /* by the host: see above */
+  if (uv_is_closing((uv_handle_t *)&a->poll)) { /* by the host: see above */
+    a->next = atomic_load(&strays);
+    while (!atomic_compare_exchange_weak(&strays, &a->next, a))
+      ;
+    return PCO_ELOOP;
+  }
   uv_close((uv_handle_t *)&a->poll, on_closed);
   return 0;
 }

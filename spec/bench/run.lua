@@ -117,6 +117,8 @@ local stream_4k = floor("floor_stream", "65536", PRODUCE, "4096", 1 << 27,
 local portal = floor("floor_portal", "20000")
 local density = bwrap("density", "async")
 local idle = bwrap("memory", "async")
+local embed_create = floor("embed", "create")
+local embed_frame = floor("embed", "frame")
 -- Both threads on one core, and as the kernel likes: the wake-up of a sleeping
 -- core costs ten times the rest, and where threads land is a matter of luck.
 local have_taskset = exists("taskset -c 0 true")
@@ -234,6 +236,24 @@ local rows = {
     portico = idle, pick = 2, rounds = 3 },
   { name = "memory", what = "  6 s later", unit = "KiB",
     portico = idle, pick = 3, most = 400, rounds = 3 },
+  { name = "embed", what = "a tick with nothing to do", unit = "ns",
+    floor = floor("embed", "turn"), portico = floor("embed", "tick"),
+    floor_is = "a turn of a libuv loop; 500 ns where a system call is quick",
+    most = 1.5 },
+  { name = "embed", what = "a promise, until its script ran", unit = "ns",
+    floor = floor("embed", "signal"), portico = floor("embed", "wake"),
+    floor_is = "uv_async_send() and a turn; 2 us where a call is quick",
+    most = 1.5 },
+  { name = "embed", what = "a runtime with Lua, created", unit = "us",
+    portico = embed_create, pick = 1, most = 200 },
+  { name = "embed", what = "  its memory", unit = "KiB",
+    portico = embed_create, pick = 2, most = 64 },
+  { name = "embed", what = "Lua with a slice limit, times", unit = "",
+    portico = floor("embed", "hooked") },
+  { name = "embed", what = "60 Hz, 100 commands, p99 tick", unit = "us",
+    portico = embed_frame, pick = 1, most = 2500, rounds = 3 },
+  { name = "embed", what = "  the longest slice", unit = "us",
+    portico = embed_frame, pick = 2, rounds = 3 },
 }
 
 -- ---- measuring --------------------------------------------------------------
@@ -395,6 +415,6 @@ end
 remove_dir()
 if not found then
   io.stderr:write("no such row; there are: exec exec_1g create density portal ",
-    "stream tasks memory\n")
+    "stream tasks memory embed\n")
   os.exit(2)
 end

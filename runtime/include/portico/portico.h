@@ -218,8 +218,9 @@ typedef struct pco_config {
   /* Slices longer than this are told to `log`, with a traceback, once a task;
    * 0: not.  Costs what slice_limit_ns does. */
   uint64_t slice_warn_ns;
-  /* Non-zero: pco_interrupt() ends a script in the middle of a slice.  This and
-   * the two above slow Lua down somewhat, since it then counts instructions. */
+  /* Non-zero: pco_interrupt() ends a script in the middle of a slice.  With
+   * this or one of the two above Lua counts instructions: code of Lua alone
+   * then takes about two and a half times as long. */
   uint32_t interruptible;
   uint32_t reserved; /* 0 */
   /* Names of backends that scripts may use, NULL-terminated; NULL: all that are
