@@ -195,7 +195,7 @@ bool pco__task_should_yield(pco__task *task) {
 
 int pco__park_outside(lua_State *L, pco__wait wait, const void *target,
                       lua_KContext context, lua_KFunction k) {
-  set_outside(pco__lua_of(L)->current, true);
+  pco__task_set_outside(pco__lua_of(L)->current, true);
   return pco__park(L, wait, NULL, target, context, k);
 }
 
