@@ -37,6 +37,18 @@
   X(MKTEMP)                                                                    \
   X(USAGE)                                                                     \
   X(COPY)                                                                      \
+  X(OPEN)                                                                      \
+  X(FILE_READ)                                                                 \
+  X(FILE_WRITE)                                                                \
+  X(FILE_TRUNCATE)                                                             \
+  X(FILE_SYNC)                                                                 \
+  X(FILE_STAT)                                                                 \
+  X(FILE_CLOSE)                                                                \
+  X(WATCH)                                                                     \
+  X(EVENTS)                                                                    \
+  X(PACK)                                                                      \
+  X(UNPACK)                                                                    \
+  X(SURVEY)                                                                    \
   X(CREDIT)                                                                    \
   X(DATA)                                                                      \
   X(OUTPUT)                                                                    \
@@ -95,7 +107,8 @@
   X(NAME)                                                                      \
   X(LINK)                                                                      \
   X(DATA)                                                                      \
-  X(ENTRY)
+  X(ENTRY)                                                                     \
+  X(EVENT)
 
 #define FRAMES_TYPE(name) PCO_WIRE_##name,
 #define FRAMES_TAG(name)  PCO_TAG_##name,
