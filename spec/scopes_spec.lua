@@ -220,7 +220,10 @@ describe("a scope", function()
     end
     local ok, err = pcall(nest)
     assert.is_false(ok)
-    assert.truthy(tostring(err):find("overflow"), tostring(err))
+    -- The latter is Lua's, if its collector finalizes something in the little
+    -- room that is left for telling of the overflow.
+    assert.truthy(tostring(err):find("overflow")
+      or err == "error in error handling", tostring(err))
     task.checkpoint()
   end)
 
@@ -921,7 +924,7 @@ describe("errors of Lua inside tasks", function()
       end)
     end)
     assert.is_false(ok)
-    assert.truthy(tostring(err):find("overflow"))
+    assert.truthy(tostring(err):find("overflow"), tostring(err))
     assert.equal(1, portico.run(function() return 1 end))
   end)
 

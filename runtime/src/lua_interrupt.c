@@ -7,9 +7,10 @@
 #include "lua_error.h"
 #include "lua_wait.h"
 
-#define NS_PER_S UINT64_C(1000000000)
-#define GRACE_NS (10 * NS_PER_S) /* of the tasks, after Ctrl-C */
-#define SLOW_NS  NS_PER_S        /* for a task to run without waiting */
+#define NS_PER_S  UINT64_C(1000000000)
+#define GRACE_NS  (10 * NS_PER_S) /* of the tasks, after Ctrl-C */
+#define MAX_DEPTH 10000           /* calls, where it is looked for both */
+#define SLOW_NS   NS_PER_S        /* for a task to run without waiting */
 
 /* ---- the hook of the main thread ----------------------------------------- */
 
@@ -92,12 +93,15 @@ static void push_sentinel(lua_State *L, pco__lua *lua);
 
 /* Called in whatever coroutine runs. */
 static int sentinel_gc(lua_State *L) {
+  lua_Debug ar;
   pco__lua *lua = *(pco__lua **)lua_touserdata(L, 1);
   lua->has_sentinel = false;
   if (!lua->driving || L == lua->main) /* there no task runs; or lua_close */
     return 0;
   push_sentinel(L, lua);
-  if (lua->current && !lua_gethook(L))
+  /* Near a stack overflow there may be no room for anything else. */
+  bool deep = lua_getstack(L, MAX_DEPTH, &ar) != 0;
+  if (lua->current && !lua_gethook(L) && !deep)
     look(L, lua);
   return 0;
 }

@@ -11,7 +11,6 @@
  * with a DeadlockError that tells who waits for what; if that does not help,
  * each wait ends with it, whatever shields it.
  */
-#include <errno.h>
 #include <poll.h>
 
 #include "embed.h"
