@@ -9,6 +9,7 @@
  * here is used before the version is known that Lua 5.1 and LuaJIT do not have.
  */
 #include <dlfcn.h>
+#include <string.h>
 
 #include <lua.h>
 
@@ -64,9 +65,27 @@ static open_fn *find_open(void *library) {
   return found.fn;
 }
 
+/* The library that is loaded already; else the one of this file's prefix; else
+ * the system's.  The path is spelled out, since a sanitizer's dlopen does not
+ * know the RUNPATH of its caller. */
+static void *load_library(lua_State *L) {
+  static const char here;
+  Dl_info self;
+  void *library = dlopen(PCO_SONAME, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (!library && dladdr(&here, &self) && strchr(self.dli_fname, '/')) {
+    size_t dir = strrchr(self.dli_fname, '/') - self.dli_fname;
+    lua_pushlstring(L, self.dli_fname, dir);
+    library = dlopen(lua_pushfstring(L, "%s/%s/%s", lua_tostring(L, -1),
+                                     PCO_LIB_RELPATH, PCO_SONAME),
+                     RTLD_NOW | RTLD_LOCAL);
+    lua_pop(L, 2);
+  }
+  return library ? library : dlopen(PCO_SONAME, RTLD_NOW | RTLD_LOCAL);
+}
+
 int luaopen_portico_core(lua_State *L) {
   check_lua(L);
-  void *library = dlopen(PCO_SONAME, RTLD_NOW | RTLD_LOCAL);
+  void *library = load_library(L);
   open_fn *open = library ? find_open(library) : NULL;
   if (!open) {
     lua_pushfstring(L, "Portico's library cannot be loaded: %s", dlerror());
