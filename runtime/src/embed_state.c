@@ -182,8 +182,22 @@ static int search_own(lua_State *L) {
   return 1;
 }
 
+static const char searchers_key = 0; /* in the registry: ours are there */
+
+static bool has_ours(lua_State *L) {
+  bool has = lua_rawgetp(L, LUA_REGISTRYINDEX, &searchers_key) != LUA_TNIL;
+  lua_pop(L, 1);
+  lua_pushboolean(L, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &searchers_key);
+  return has;
+}
+
 /* Puts ours behind `preload`; the others stay only if `keep`. */
-static void set_searchers(lua_State *L, const pco_runtime *rt, bool keep) {
+static void set_searchers(lua_State *L, bool keep) {
+  enum { N_OURS = 2 };
+  static const lua_CFunction ours[N_OURS] = {search_host, search_own};
+  if (has_ours(L)) /* of an earlier runtime of this state */
+    return;
   if (lua_getglobal(L, LUA_LOADLIBNAME) != LUA_TTABLE ||
       lua_getfield(L, -1, "searchers") != LUA_TTABLE) {
     lua_settop(L, 0); /* a host without `require` */
@@ -191,28 +205,18 @@ static void set_searchers(lua_State *L, const pco_runtime *rt, bool keep) {
   }
   int list = lua_gettop(L);
   lua_Integer n = (lua_Integer)lua_rawlen(L, list);
-  lua_CFunction ours[] = {rt->config.load_module ? search_host : NULL,
-                          search_own};
-  for (lua_Integer i = keep ? n + 1 : 2; i <= n; i++) {
-    lua_pushnil(L);
-    lua_rawseti(L, list, i);
+  for (lua_Integer i = n; i >= 2; i--) {
+    if (keep)
+      lua_rawgeti(L, list, i);
+    else
+      lua_pushnil(L);
+    lua_rawseti(L, list, i + N_OURS);
   }
-  lua_Integer at = 2;
-  for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-    if (!ours[i])
-      continue;
-    for (lua_Integer j = keep ? n++ : 0; j >= at; j--) {
-      lua_rawgeti(L, list, j);
-      lua_rawseti(L, list, j + 1);
-    }
+  for (int i = 0; i < N_OURS; i++) {
     lua_pushcfunction(L, ours[i]);
-    lua_rawseti(L, list, at++);
+    lua_rawseti(L, list, i + 2);
   }
   if (!keep) {
-    for (lua_Integer i = at; i <= n; i++) {
-      lua_pushnil(L);
-      lua_rawseti(L, list, i);
-    }
     lua_pushnil(L);
     lua_setglobal(L, LUA_LOADLIBNAME);
   }
@@ -240,7 +244,7 @@ static int prepare(lua_State *L) {
   if (rt->config.log)
     atomic_store(&lua->runtime.log.enabled, true);
   pco__embed_open_guard(L, rt);
-  set_searchers(L, rt, !rt->owns_state || libs & PCO_LIB_PACKAGE);
+  set_searchers(L, !rt->owns_state || libs & PCO_LIB_PACKAGE);
   rt->L = lua->main;
   return 0;
 }

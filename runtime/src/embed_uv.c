@@ -29,8 +29,9 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
   (void)events;
   if (status < 0 || !a->rt)
     return;
-  if (pco_tick(a->rt, a->budget_ns, NULL) == PCO_EFORKED)
-    uv_poll_stop(poll);
+  /* In a forked child it says so, and no more is done: to stop the handle there
+   * would take it from the parent's epoll set. */
+  pco_tick(a->rt, a->budget_ns, NULL);
 }
 
 static void on_closed(uv_handle_t *handle) {

@@ -60,6 +60,37 @@ static void test_scripts(void) {
   embed_is(pco_runtime_destroy(rt), 0, "the runtime is destroyed");
 }
 
+/* load(chunk): another script, by the host, from inside of one. */
+static int load_another(lua_State *L) {
+  pco_runtime *rt = (pco_runtime *)lua_touserdata(L, lua_upvalueindex(1));
+  const char *chunk = luaL_checkstring(L, 1);
+  lua_pushinteger(L, pco_load(rt, chunk, strlen(chunk), "=inner", NULL));
+  return 1;
+}
+
+static void test_nested(void) {
+  pco_runtime *rt = embed_new(NULL);
+  lua_State *L = pco_state(rt);
+  lua_pushlightuserdata(L, rt);
+  lua_pushcclosure(L, load_another, 1);
+  lua_setglobal(L, "load_another");
+  embed_text(embed_run(rt,
+                       "local good, bad = 0, 0\n"
+                       "for i = 1, 200 do\n"
+                       "  if load_another('SUM = (SUM or 0) + 1') == 0 then\n"
+                       "    good = good + 1 end\n"
+                       "  if load_another('= 1') < 0 then bad = bad + 1 end\n"
+                       "end\n"
+                       "require'portico'.sleep(0)\n"
+                       "return good .. ' ' .. bad"),
+             "200 200", "a script has the host start others");
+  pco_run(rt, NULL, -1);
+  lua_getglobal(L, "SUM");
+  embed_is((long)lua_tointeger(L, -1), 200, "and all of them run");
+  lua_pop(L, 1);
+  pco_runtime_destroy(rt);
+}
+
 typedef struct heard {
   int errors, done;
   char message[200];
@@ -592,7 +623,8 @@ static void test_host_state(void) {
   pco_task_release(task);
   embed_ok(luaL_dostring(L, "return 1") == LUA_OK, "which lives on");
   rt = embed_new(&c);
-  embed_text(embed_run(rt, "return 2"), "2", "and may have another runtime");
+  embed_text(embed_run(rt, "return #package.searchers"), "6",
+             "and may have another runtime, which adds nothing again");
   task = embed_load(rt, "require'portico'.sleep(1000)");
   pco_tick(rt, MS, NULL);
   lua_close(L);
@@ -649,6 +681,7 @@ int main(int argc, char **argv) {
   (void)argc;
   embed_begin(argv[0]);
   test_scripts();
+  test_nested();
   test_failures();
   test_descriptor();
   test_budget();
