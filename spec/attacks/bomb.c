@@ -24,8 +24,7 @@
 #include <unistd.h>
 
 #define LINES 40
-#define STACK 2048 /* bytes for a child that only waits; 16 is its alignment   \
-                    */
+#define STACK 2048 /* bytes for a child that only waits */
 
 static long wanted;
 

@@ -215,6 +215,74 @@ function rows.portal_memory()
   return used / 1024 / count
 end
 
+-- A small file written and read; `files_plain` is the same without a sandbox.
+function rows.files_small()
+  local sandbox <close> = P.sandbox({ backend = "local" })
+  local fs, data = sandbox.fs, ("x"):rep(1024)
+  return time(300, function()
+    fs:write("f", data)
+    assert(fs:read("f") == data)
+  end)
+end
+
+function rows.files_plain()
+  local path, data = os.tmpname(), ("x"):rep(1024)
+  local value = time(300, function()
+    local file <close> = assert(io.open(path, "wb"))
+    file:write(data)
+    file:close()
+    local again <close> = assert(io.open(path, "rb"))
+    assert(again:read("a") == data)
+  end)
+  os.remove(path)
+  return value
+end
+
+local GIB <const> = 1 << 30
+local PIECE <const> = 1 << 20
+
+-- MB/s of what fn(path, sandbox) does with a file of a gigabyte of the host;
+-- `make` puts it in the sandbox first.
+local function gigabyte(make, fn)
+  local sandbox <close> = P.sandbox({ backend = "local" })
+  local path = os.tmpname()
+  sandbox:exec({ "sh", "-c", "head -c 1073741824 /dev/zero > "
+    .. (make and "big" or P.quote(path)) }, { timeout = 300 })
+  local start = clock.now()
+  fn(path, sandbox)
+  local value = GIB / (clock.now() - start)
+  os.remove(path)
+  return value
+end
+
+-- In and out, piece by piece, between a file of the host and one inside.
+function rows.files_up()
+  return gigabyte(false, function(path, sandbox)
+    local from <close> = assert(io.open(path, "rb"))
+    local to <close> = sandbox.fs:open("big", "w")
+    for piece in from:lines(PIECE) do
+      to:write(piece)
+    end
+  end)
+end
+
+function rows.files_down()
+  return gigabyte(true, function(path, sandbox)
+    local from <close> = sandbox.fs:open("big")
+    local to <close> = assert(io.open(path, "wb"))
+    for piece in from:lines(PIECE) do
+      to:write(piece)
+    end
+  end)
+end
+
+-- What cp takes for the same.
+function rows.files_cp()
+  return gigabyte(false, function(path)
+    os.execute(("cp %s %s.copy; rm %s.copy"):format(path, path, path))
+  end)
+end
+
 if not rows[row] then
   io.stderr:write("no such row: ", tostring(row), "\n")
   os.exit(2)

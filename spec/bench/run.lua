@@ -163,6 +163,24 @@ local rows = {
   { name = "live", what = "  1000 live", unit = "us",
     floor = live("sync"), floor_pick = 1, portico = live("sync"), pick = 3,
     most = 1.3, rounds = 3 },
+  { name = "files", what = "1 KiB written and read, async", unit = "us",
+    floor = portico("files_plain", "async"), floor_is = "io.open and close",
+    portico = portico("files_small", "async") },
+  { name = "files", what = "  sync", unit = "us",
+    floor = portico("files_plain", "async"),
+    portico = portico("files_small", "sync") },
+  { name = "files", what = "1 GiB in, async", unit = "MB/s", memory = 4 << 20,
+    floor = portico("files_cp", "async"), floor_is = "cp", rounds = 3,
+    portico = portico("files_up", "async"), least = 0.7 },
+  { name = "files", what = "  sync", unit = "MB/s", memory = 4 << 20,
+    floor = portico("files_cp", "async"), rounds = 3,
+    portico = portico("files_up", "sync"), least = 0.7 },
+  { name = "files", what = "1 GiB out, async", unit = "MB/s", memory = 4 << 20,
+    floor = portico("files_cp", "async"), rounds = 3,
+    portico = portico("files_down", "async"), least = 0.7 },
+  { name = "files", what = "  sync", unit = "MB/s", memory = 4 << 20,
+    floor = portico("files_cp", "async"), rounds = 3,
+    portico = portico("files_down", "sync"), least = 0.7 },
   { name = "create", what = "create local, command, close", unit = "us",
     floor = spawn, portico = portico("create", "async") },
   { name = "create", what = "  sync (with a portal)", unit = "us",
@@ -414,7 +432,8 @@ for _, row in ipairs(rows) do
 end
 remove_dir()
 if not found then
-  io.stderr:write("no such row; there are: exec exec_1g create density portal ",
-    "stream tasks memory embed\n")
+  io.stderr:write("no such row; there are: exec exec_1g files create density ",
+    "portal stream tasks memory embed
+")
   os.exit(2)
 end
