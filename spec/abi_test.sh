@@ -30,7 +30,7 @@ dump_headers() { # dump_headers INCLUDE_DIR
       's/^typedef struct \(pco_[a-z0-9_]*\) {.*/const \1 *to_\1;/p
        s/^struct \(pco_[a-z0-9_]*\) {.*/const struct \1 *to_\1;/p'
   } >"$work/structs.c"
-  ${CC:-cc} -std=c11 -g -O0 -fPIC -shared -I "$1" "$work/structs.c" \
+  ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -g -O0 -fPIC -shared -I "$1" "$work/structs.c" \
     -o "$work/structs.so" && dump "$work/structs.so" "$1"
 }
 
@@ -41,15 +41,15 @@ list_constants() { # list_constants INCLUDE_DIR
     cat "$work/headers.c"
     echo '#include <stdio.h>'
     echo 'int main(void) {'
-    ${CC:-cc} -std=c11 -E -P -I "$1" "$work/headers.c" | tr '\n' ' ' |
+    ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -E -P -I "$1" "$work/headers.c" | tr '\n' ' ' |
       grep -o 'enum[a-z_ ]*{[^}]*}' | grep -o '\bPCO_[A-Z0-9_]*' | sort -u |
       sed 's/.*/printf("%s %lld\\n", "&", (long long)(&));/'
     echo 'return 0; }'
   } >"$work/constants.c"
-  ${CC:-cc} -std=c11 -I "$1" "$work/constants.c" -o "$work/constants" &&
+  ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -I "$1" "$work/constants.c" -o "$work/constants" &&
     {
       "$work/constants"
-      ${CC:-cc} -std=c11 -E -dM -I "$1" "$work/headers.c" |
+      ${CC:-cc} -std=c11 -D_DEFAULT_SOURCE -E -dM -I "$1" "$work/headers.c" |
         sed -n 's/^#define \(PCO_[A-Z0-9_]*\) \(.*\)/\1 \2/p'
     } | LC_ALL=C sort
 }

@@ -289,9 +289,9 @@ portico: missing: no such file or directory
 3
 ]], [[
     mkdir -p src/deep; echo in >src/deep/f
-    $exec --upload src:a/src --download made:x/made -- sh -c \
-      'cat a/src/deep/f; mkdir made; echo out >made/f; mkfifo made/fifo; exit 7' \
-      2>words
+    $exec --upload src:a/src --download made:x/made -- sh -c '
+      cat a/src/deep/f; mkdir made; echo out >made/f; mkfifo made/fifo
+      exit 7' 2>words
     echo $?; cat x/made/f words
     $exec --upload nosuch:x -- echo not run; echo $?
     $exec --download missing:x -- true; echo $?

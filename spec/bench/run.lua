@@ -433,7 +433,6 @@ end
 remove_dir()
 if not found then
   io.stderr:write("no such row; there are: exec exec_1g files create density ",
-    "portal stream tasks memory embed
-")
+    "portal stream tasks memory embed\n")
   os.exit(2)
 end

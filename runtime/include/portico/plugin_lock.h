@@ -10,14 +10,23 @@
  * is complete.
  *
  * Like plugin_util.h it is static inline, no part of the ABI, and compiles as
- * C11 and C++17.  It needs -pthread.
+ * C11 and C++17.  It needs -pthread, and the declarations that strict C11
+ * hides: include it first, or define _DEFAULT_SOURCE or _GNU_SOURCE.
  */
 #ifndef PORTICO_PLUGIN_LOCK_H
 #define PORTICO_PLUGIN_LOCK_H
 
+#if !defined _DEFAULT_SOURCE && !defined _GNU_SOURCE
+#  define _DEFAULT_SOURCE 1
+#endif
+
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/mman.h>
+
+#ifndef MAP_ANONYMOUS
+#  error "portico/plugin_lock.h: define _DEFAULT_SOURCE, or include it first"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
