@@ -58,6 +58,7 @@ static void test_config(void) {
   embed_is(create(&c), PCO_EINVAL, "a reserved field");
   pco_config_init(&c);
   c.lua_dir = "/no/such/directory";
+  c.libs = PCO_LIBS_SAFE; /* so that LUA_PATH finds nothing either */
   pco_runtime *rt = embed_new(&c);
   embed_ok(strstr(embed_run(rt, "require 'portico'"), "/no/such/directory") !=
                NULL,
