@@ -101,6 +101,25 @@ local OPERATIONS = {
     fs:append(dir .. "/file", "x")
     fs:append(leaf, "x")
   end,
+  open = function(fs, dir, leaf)
+    local file <close> = fs:open(dir .. "/file", "r+")
+    file:write("x")
+    file:seek("set")
+    local text = file:read("a")
+    local other <close> = fs:open(leaf, "a+", { mode = 511 })
+    other:write("x")
+    other:seek("set")
+    return text, other:read("a"), { size = other:stat().size }
+  end,
+  ["open a new one"] = function(fs, dir, leaf)
+    fs:open(dir .. "/new", "w"):write("x"):close()
+    fs:open(leaf, "w"):close()
+  end,
+  watch = function(fs, dir)
+    local watch <close> = fs:watch(dir, { recursive = true })
+    local _, event = pcall(watch.next, watch, { timeout = 0 })
+    return event
+  end,
   mkdir = function(fs, dir)
     fs:mkdir(dir .. "/made/deep", { parents = true })
   end,
