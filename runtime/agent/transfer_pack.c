@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define MAX_NAMES  (256u * 1024 * 1024) /* bytes of one directory's */
-#define CHUNK      (4u * 1024 * 1024)   /* of content, between two looks */
+#define CHUNK      (512u * 1024)        /* of content, between two looks */
 #define CHANGED    "it became another while it was read"
 #define SHORTER    "it became shorter while it was read; the rest is zeros"
 #define LEADS_OUT  "the link leads out of the tree"

@@ -123,7 +123,7 @@ static void tell(unpacker *k) {
 static int take_piece(unpacker *k, int fd, uint64_t size, bool *writing) {
   int rc = 0;
   while (rc == 0 && size > 0) {
-    uint64_t n = size < (4u << 20) ? size : 4u << 20;
+    uint64_t n = size < (512u << 10) ? size : 512u << 10;
     rc = pco_tar_copy(&k->in, fd, n, writing);
     size -= n;
     k->t->bytes += rc == 0 ? n : 0;

@@ -134,6 +134,8 @@ local function live(facade)
   return "ulimit -n $(ulimit -H -n); " .. portico("exec_live", facade)
 end
 
+local trees = with_clock("spec/bench/trees.lua")
+
 local rows = {
   { name = "exec", what = "exec static true, local, async", unit = "us",
     floor = spawn, portico = portico("exec", "async"), most = 1.3,
@@ -232,6 +234,18 @@ local rows = {
     floor = floor("floor_portal", "stream", "65536", PRODUCE, "4096", 1 << 27,
       "packets"), floor_is = "C, a crossing a chunk",
     portico = portico("stream_4k", "sync"), least = 3 },
+  { name = "trees", what = "10,000 small files up", unit = "ms",
+    floor = trees, floor_pick = 1, floor_is = "tar c | tar x",
+    portico = trees, pick = 2, most = 2, rounds = 3 },
+  { name = "trees", what = "  down", unit = "ms",
+    floor = trees, floor_pick = 1, portico = trees, pick = 3, most = 2,
+    rounds = 3 },
+  { name = "trees", what = "a file of 1 GiB up", unit = "MB/s",
+    floor = trees, floor_pick = 4, floor_is = "cp",
+    portico = trees, pick = 5, least = 0.7, rounds = 3 },
+  { name = "trees", what = "  down", unit = "MB/s",
+    floor = trees, floor_pick = 4, portico = trees, pick = 6, least = 0.7,
+    rounds = 3 },
   { name = "tasks", what = "a parked task of 10,000", unit = "KiB",
     portico = portico("task_memory", "async"), most = 1.6,
     luv = luv("task_memory"), anyio = anyio("task_memory") },
@@ -433,6 +447,6 @@ end
 remove_dir()
 if not found then
   io.stderr:write("no such row; there are: exec exec_1g files create density ",
-    "portal stream tasks memory embed\n")
+    "portal stream tasks trees memory embed\n")
   os.exit(2)
 end
