@@ -211,6 +211,8 @@ int pco_transfer_merge(pco_transfer *t, int stage, int target) {
     pco_transfer_fail(t, rc, NULL);
   while (rc == 0 && m->depth > 0) {
     rc = t->wait.fn(&t->wait, -1, 0); /* only asks */
+    if (rc < 0 && m->n_moved > 0)
+      fail_here(m, rc, "cancelled");
     if (rc == 0)
       rc = step(m);
   }
