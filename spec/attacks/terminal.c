@@ -6,6 +6,7 @@
  */
 #include "attack.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -120,17 +121,26 @@ static void by_taking_console(void) {
   judge("TIOCCONS", ioctl(own_terminal(), TIOCCONS), EPERM, 0);
 }
 
+static void look_for_master(const char *pid) {
+  char path[300], target[64];
+  for (int fd = 0; fd < 64; fd++) {
+    snprintf(path, sizeof path, "/proc/%s/fd/%d", pid, fd);
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = 0;
+    if (strstr(target, "ptmx"))
+      went_through(path);
+  }
+}
+
 /* A master that some process has, by /proc. */
 static void by_masters(void) {
-  char path[64], target[64];
-  for (int pid = 1; pid < 400; pid++)
-    for (int fd = 0; fd < 64; fd++) {
-      snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
-      ssize_t n = readlink(path, target, sizeof target - 1);
-      target[n > 0 ? n : 0] = 0;
-      if (strstr(target, "ptmx"))
-        went_through(path);
-    }
+  DIR *proc = opendir("/proc");
+  if (!proc)
+    give_up("/proc");
+  for (struct dirent *e; (e = readdir(proc));)
+    if (*e->d_name >= '1' && *e->d_name <= '9')
+      look_for_master(e->d_name);
+  closedir(proc);
 }
 
 static void by_own_master(void) {
