@@ -8,6 +8,9 @@
 -- out by itself; and, in a task, that the code runs in the main thread.
 
 local env = require("spec.support.env")
+local leaks = require("spec.support.leaks")
+
+local nothing_left = leaks.frame()
 
 local suite = os.getenv("PORTICO_LUA_SUITE")
 local file = suite and suite .. "/coroutine.lua"
@@ -52,3 +55,5 @@ describe("the Lua test suite's coroutine.lua passes", function()
   test("in the portico command", env.quoted(os.getenv("PORTICO_BIN")), path)
   test("in a task", "lua5.4 -e", env.quoted(IN_TASK))
 end)
+
+it("the suite leaves nothing behind", nothing_left)

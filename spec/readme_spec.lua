@@ -29,8 +29,18 @@ local function lua_environment(sandbox)
   }, { __index = _G })
 end
 
+-- Runs it in a directory of the host, and with a sandbox, in which there is what
+-- the blocks name.
 local function run_lua(block)
+  local here = env.tmpdir()
+  local _ <close> = setmetatable({}, { __close = function()
+    assert(lfs.chdir(top))
+    env.rmdir(here)
+  end })
+  assert(lfs.chdir(here))
+  env.sh("mkdir src && echo 'int main(void) { return 0; }' >src/main.c")
   local sandbox <close> = sync.sandbox()
+  sandbox:exec("mkdir src out && touch big.log out/main"):check()
   sandbox.fs:write("server",
     "#!/bin/sh\necho listening on 8080\nexec sleep 60\n",
     { mode = tonumber("755", 8) })

@@ -112,6 +112,14 @@ static int refuse(pco__error **err, const char *path, const char *fmt, ...) {
   return PCO_EPLUGIN;
 }
 
+/* The file is well, this program has no room for it: that error is the system's.
+ */
+static int refuse_room(pco__error **err, const char *path, int rc) {
+  *err = pco__error_new(rc, PCO_SOURCE_HOST, path, "%s: %s", path,
+                        uv_strerror(rc));
+  return rc;
+}
+
 static bool name_is_valid(const char *s) {
   size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-");
   return n > 0 && n <= NAME_MAX_LEN && s[n] == '\0';
@@ -302,6 +310,8 @@ static int check_file(const char *path, pco__error **err) {
     return refuse(err, path, "%s", *why ? why : uv_strerror(rc));
   rc = pco__image_check(path, PCO_ENTRY_SYMBOL, strlen(SYMBOL_PREFIX), &facts,
                         why, sizeof why);
+  if (pco__out_of_descriptors(rc))
+    return refuse_room(err, path, rc);
   if (rc < 0)
     return refuse(err, path, "%s", why);
   if (facts.has_symbol == 0)
@@ -315,6 +325,8 @@ static int refuse_load(const char *path, const char *text, pco__error **err) {
   if (text && strncmp(text, path, len) == 0 && text[len] == ':')
     text += len + 1 + (text[len + 1] == ' ');
   const char *hint = "";
+  if (text && strstr(text, strerror(EMFILE)))
+    return refuse_room(err, path, -EMFILE);
   if (text && strstr(text, "undefined symbol: uv_"))
     hint = "; link it with the shared libuv (-luv)";
   else if (text && strstr(text, "undefined symbol"))
