@@ -11,6 +11,13 @@ local task = require("portico.task")
 local nothing_left = leaks.frame(256) -- tens of thousands of tasks
 local raises = facades.raises
 
+-- The second text is Lua 5.4.9's, if its collector finalizes something in the
+-- little room that is left for telling of the overflow.
+local function assert_overflow(err)
+  assert.truthy(tostring(err):find("overflow")
+    or tostring(err):find("error in error handling", 1, true), tostring(err))
+end
+
 -- A test in a task; whatever it spawns must end in good time.
 local function inside(name, fn)
   it(name, function()
@@ -220,10 +227,7 @@ describe("a scope", function()
     end
     local ok, err = pcall(nest)
     assert.is_false(ok)
-    -- The latter is Lua's, if its collector finalizes something in the little
-    -- room that is left for telling of the overflow.
-    assert.truthy(tostring(err):find("overflow")
-      or err == "error in error handling", tostring(err))
+    assert_overflow(err)
     task.checkpoint()
   end)
 
@@ -924,7 +928,7 @@ describe("errors of Lua inside tasks", function()
       end)
     end)
     assert.is_false(ok)
-    assert.truthy(tostring(err):find("overflow"), tostring(err))
+    assert_overflow(err)
     assert.equal(1, portico.run(function() return 1 end))
   end)
 
