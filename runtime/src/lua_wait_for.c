@@ -4,9 +4,10 @@
  *
  * Output may come byte by byte, so a look must not cost what all that came
  * before weighs.  A plain text is sought from where it could begin at the
- * earliest; a pattern WINDOW bytes before what is new, which is how long a
- * match may be that comes in pieces.  A longer one is found by the last look,
- * which is at everything: when the output has ended, or no more of it is kept.
+ * earliest; a pattern WINDOW bytes before what is new.  A longer match that
+ * comes in pieces is found by looks at everything, which are made as long as
+ * they have not cost WHOLE bytes, and when the output has ended, or no more of
+ * it is kept.
  */
 #include <lualib.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "wait_for.h"
 
 #define WINDOW     (16u * 1024)
+#define WHOLE      (4u * 1024 * 1024)
 #define FIRST_ROOM 4096u
 
 /* ---- the condition ------------------------------------------------------- */
@@ -218,11 +220,15 @@ static int match(lua_State *L, pco__wait_for_op *o, int stream) {
   return has_pattern(L, o, stream, start);
 }
 
-/* Looks at everything, for a match that is longer than a window. */
-static int match_whole(lua_State *L, pco__wait_for_op *o, int stream) {
-  return o->plain || o->text[stream].len <= WINDOW
-             ? PCO__LOOK_ON
-             : has_pattern(L, o, stream, 0);
+/* Looks at everything, for a match that is longer than a window; unless it is
+ * the last look, only if that was not too often. */
+static int match_whole(lua_State *L, pco__wait_for_op *o, int stream,
+                       bool last) {
+  size_t len = o->text[stream].len;
+  if (o->plain || len <= WINDOW || (!last && o->whole + len > WHOLE))
+    return PCO__LOOK_ON;
+  o->whole += len;
+  return has_pattern(L, o, stream, 0);
 }
 
 static int match_each(lua_State *L, pco__wait_for_op *o, bool first,
@@ -232,10 +238,11 @@ static int match_each(lua_State *L, pco__wait_for_op *o, bool first,
     if (!o->looks_at[i])
       continue;
     int verdict = PCO__LOOK_ON;
-    if (first || t->len > t->seen)
+    bool new = t->len > t->seen;
+    if (first || new)
       verdict = match(L, o, i);
-    if (verdict == PCO__LOOK_ON && last && !first)
-      verdict = match_whole(L, o, i);
+    if (verdict == PCO__LOOK_ON && !first && (new || last))
+      verdict = match_whole(L, o, i, last);
     t->seen = t->len;
     o->found_in = i;
     if (verdict != PCO__LOOK_ON)

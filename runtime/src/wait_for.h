@@ -48,6 +48,7 @@ typedef struct pco__wait_for_op {
   int verdict;
   /* output, the caller's */
   pco__looked_text text[PCO__N_STREAMS];
+  size_t whole; /* bytes that looks at everything had */
   bool looked;
   int found_in;
   pco__error *complaint; /* owned */

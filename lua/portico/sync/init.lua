@@ -385,8 +385,8 @@ end
 ---inside (`{port = 8080}`), and returns the port. Takes nothing: the output can
 ---still be read. `^` is where the unread output begins. Raises ExitError, with
 ---`result`, when the command ends before; LimitError when 1 MiB lies unread
----and does not match. A match that comes in pieces may be 16 KiB long; a longer
----one is found when the output has ended, or that much lies unread.
+---and does not match. A match of more than 16 KiB that comes in many pieces may
+---be found only when the output has ended, or that much lies unread.
 ---@param condition portico.Condition
 ---@param options portico.CallOptions?
 ---@return any ...
