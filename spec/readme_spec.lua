@@ -29,8 +29,8 @@ local function lua_environment(sandbox)
   }, { __index = _G })
 end
 
--- Runs it in a directory of the host, and with a sandbox, in which there is what
--- the blocks name.
+-- Runs it in a directory of the host, and with a sandbox, in which there is
+-- what the blocks name.
 local function run_lua(block)
   local here = env.tmpdir()
   local _ <close> = setmetatable({}, { __close = function()

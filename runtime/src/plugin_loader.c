@@ -112,8 +112,7 @@ static int refuse(pco__error **err, const char *path, const char *fmt, ...) {
   return PCO_EPLUGIN;
 }
 
-/* The file is well, this program has no room for it: that error is the system's.
- */
+/* It is not the file's fault: this program has no room for it. */
 static int refuse_room(pco__error **err, const char *path, int rc) {
   *err = pco__error_new(rc, PCO_SOURCE_HOST, path, "%s: %s", path,
                         uv_strerror(rc));

@@ -205,7 +205,8 @@ add("File: links and special files", function(_, sb, t)
   t:raises("SystemError", "ELOOP", "link", fs.open, fs, "link", "w",
     { follow = false })
   t:raises("InvalidArgumentError", "PCO_EINVAL", "fifo", fs.open, fs, "fifo")
-  t:raises("InvalidArgumentError", "PCO_EINVAL", "fifo", fs.open, fs, "fifo", "a")
+  t:raises("InvalidArgumentError", "PCO_EINVAL", "fifo", fs.open, fs, "fifo",
+    "a")
   t:try("outside", fs.open, fs, "/nowhere/f", "w")
   t:note("kept", fs:read("f"))
 end)
