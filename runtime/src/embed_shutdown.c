@@ -65,18 +65,23 @@ static bool is_closed(pco_runtime *rt) {
   return pco__list_empty(&rt->lua->runtime.loop.backends) && rt->n_calls == 0;
 }
 
-bool pco__embed_shutdown_step(pco_runtime *rt) {
-  bool late = uv_hrtime() >= rt->phase_at;
-  if (rt->phase == PCO__CANCELS &&
-      (late || (rt->lua->n_tasks == 0 && rt->n_calls == 0))) {
-    close_all(rt);
-    return true;
-  }
-  if (rt->phase == PCO__CLOSES && (late || is_closed(rt))) {
-    pco__timer_stop(&rt->lua->runtime.loop, &rt->phase_timer);
+static bool is_late(const pco_runtime *rt) {
+  return uv_hrtime() >= rt->phase_at;
+}
 
-    rt->phase = PCO__ENDED;
-    return true;
+/* One phase may follow the other at once: if nothing is open, no event would
+ * come to make the host tick again. */
+bool pco__embed_shutdown_step(pco_runtime *rt) {
+  bool moved = false;
+  if (rt->phase == PCO__CANCELS &&
+      (is_late(rt) || (rt->lua->n_tasks == 0 && rt->n_calls == 0))) {
+    close_all(rt);
+    moved = true;
   }
-  return false;
+  if (rt->phase == PCO__CLOSES && (is_late(rt) || is_closed(rt))) {
+    pco__timer_stop(&rt->lua->runtime.loop, &rt->phase_timer);
+    rt->phase = PCO__ENDED;
+    moved = true;
+  }
+  return moved;
 }

@@ -584,6 +584,15 @@ static void test_shutdown(void) {
   pco_task_release(stubborn);
 }
 
+/* No event would come by which the host heard of the end. */
+static void test_empty_shutdown(void) {
+  pco_runtime *rt = embed_new(NULL);
+  embed_is(pco_shutdown(rt, 60000 * MS), 0, "a shutdown with nothing open");
+  embed_is(pco_run(rt, NULL, 10000 * MS), 0, "needs no event to end");
+  embed_is(pco_shutdown_done(rt), 1, "it has");
+  embed_is(pco_runtime_destroy(rt), 0, "it is destroyed");
+}
+
 static void test_open_end(void) {
   int fds = embed_entries("/proc/self/fd");
   heard h = {0};
@@ -693,6 +702,7 @@ int main(int argc, char **argv) {
   test_slices();
   test_interrupt();
   test_shutdown();
+  test_empty_shutdown();
   test_open_end();
   test_host_state();
   test_host_loop();
