@@ -29,16 +29,7 @@ local SNAPSHOT = [[
   cat file evil tree/deep/evil | cksum
 ]]
 
-local function sh(script, ...)
-  local words = { "sh", "-c", sync.quote(script), "sh" }
-  for _, word in ipairs({ ... }) do
-    words[#words + 1] = sync.quote(word)
-  end
-  local pipe = assert(io.popen(table.concat(words, " ")))
-  local text = pipe:read("a")
-  assert(pipe:close())
-  return text
-end
+local sh = env.sh_with
 
 -- Fails if a value holds something of the outside.
 local function check(value, what)

@@ -69,6 +69,17 @@ void pco_fs_read_from(pco_agent *a, const pco_request *r, const char *path,
 /* What may be read: 0 or a negative errno, with a sentence if that says too
  * little. */
 int pco_fs_readable(mode_t mode, const char **message);
+/* Opens a place that was found: a descriptor or a negative errno, with a
+ * sentence if that says too little. */
+typedef int pco_fs_opener(const pco_place *at, const pco_request *r,
+                          const char **message);
+/* Finds the path, with PCO_WALK_* `flags`, and opens what is there, again if
+ * others changed it meanwhile.  As the opener; *message is NULL or its. */
+int pco_fs_open_at(pco_agent *a, const pco_request *r, const char *path,
+                   int flags, pco_fs_opener *opener, const char **message);
+/* Answers what that failed with. */
+void pco_fs_open_failed(pco_agent *a, uint64_t op, int rc, const char *path,
+                        const char *message);
 /* The PCO_WALK_* flags of a request. */
 int pco_fs_walk_flags(const pco_request *r);
 bool pco_fs_flag(const pco_request *r, unsigned flag);

@@ -47,6 +47,29 @@ void pco_fs_walk_error(pco_agent *a, uint64_t op, int rc, const char *path) {
   pco_answer_error(a, op, EACCES, path, message);
 }
 
+int pco_fs_open_at(pco_agent *a, const pco_request *r, const char *path,
+                   int flags, pco_fs_opener *opener, const char **message) {
+  int rc = -ESTALE;
+  *message = NULL;
+  for (int i = 0; rc == -ESTALE && i < PCO_WALK_RETRIES; i++) {
+    pco_place at;
+    rc = pco_walk(&a->paths, path, flags, &at);
+    if (rc != 0)
+      break;
+    rc = opener(&at, r, message);
+    pco_place_deinit(&at);
+  }
+  return rc;
+}
+
+void pco_fs_open_failed(pco_agent *a, uint64_t op, int rc, const char *path,
+                        const char *message) {
+  if (message)
+    pco_answer_error(a, op, -rc, path, message);
+  else
+    pco_fs_walk_error(a, op, rc, path);
+}
+
 void pco_fs_done(pco_agent *a, uint64_t op, int rc, const char *path,
                  const char *step) {
   char message[256];

@@ -67,28 +67,22 @@ static bool step(pco_agent *a, pco_job *j) {
   return e != NULL;
 }
 
-static int open_directory(pco_agent *a, const pco_request *r,
-                          const char *path) {
-  int rc = -ESTALE;
-  for (int i = 0; rc == -ESTALE && i < PCO_WALK_RETRIES; i++) {
-    pco_place at;
-    rc = pco_walk(&a->paths, path, pco_fs_walk_flags(r) & PCO_WALK_NOFOLLOW,
-                  &at);
-    if (rc != 0)
-      break;
-    rc = pco_place_open(&at, O_RDONLY | O_DIRECTORY, 0);
-    pco_place_deinit(&at);
-  }
-  return rc;
+static int open_directory(const pco_place *at, const pco_request *r,
+                          const char **message) {
+  (void)r;
+  (void)message;
+  return pco_place_open(at, O_RDONLY | O_DIRECTORY, 0);
 }
 
 void pco_fs_list(pco_agent *a, const pco_request *r) {
   char path[PCO_PATH_TEXT];
+  const char *message;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;
-  int fd = open_directory(a, r, path);
+  int fd = pco_fs_open_at(a, r, path, pco_fs_walk_flags(r) & PCO_WALK_NOFOLLOW,
+                          open_directory, &message);
   if (fd < 0) {
-    pco_fs_walk_error(a, r->op, fd, path);
+    pco_fs_open_failed(a, r->op, fd, path, message);
     return;
   }
   list_job *l = pco_job_create(a, sizeof *l, r, path);

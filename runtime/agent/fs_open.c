@@ -81,21 +81,6 @@ static int open_place(const pco_place *at, const pco_request *r,
   return rc;
 }
 
-static int open_path(pco_agent *a, const pco_request *r, const char *path,
-                     const char **message) {
-  int rc = -ESTALE;
-  *message = NULL;
-  for (int i = 0; rc == -ESTALE && i < PCO_WALK_RETRIES; i++) {
-    pco_place at;
-    rc = pco_walk(&a->paths, path, pco_fs_walk_flags(r), &at);
-    if (rc != 0)
-      break;
-    rc = open_place(&at, r, message);
-    pco_place_deinit(&at);
-  }
-  return rc;
-}
-
 static pco_open *new_open(const pco_request *r, const char *path, int fd) {
   size_t size = strlen(path) + 1;
   pco_open *o = malloc(sizeof *o + size);
@@ -122,13 +107,12 @@ void pco_fs_open(pco_agent *a, const pco_request *r) {
   const char *message;
   if (!pco_fs_may_hold(a, r) || !pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;
-  int fd = open_path(a, r, path, &message);
-  if (fd < 0 && message)
-    pco_answer_error(a, r->op, -fd, path, message);
-  else if (fd < 0)
-    pco_fs_walk_error(a, r->op, fd, path);
-  if (fd < 0)
+  int fd =
+      pco_fs_open_at(a, r, path, pco_fs_walk_flags(r), open_place, &message);
+  if (fd < 0) {
+    pco_fs_open_failed(a, r->op, fd, path, message);
     return;
+  }
   a->open = new_open(r, path, fd);
   if (a->open) {
     pco_answer_empty(a, r->op);

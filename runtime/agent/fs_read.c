@@ -111,7 +111,9 @@ int pco_fs_readable(mode_t mode, const char **message) {
 }
 
 /* Opens what was found, if it may be read. */
-static int open_place(const pco_place *at, const char **message) {
+static int open_place(const pco_place *at, const pco_request *r,
+                      const char **message) {
+  (void)r;
   struct stat st;
   int rc = at->fd < 0 ? -ENOENT : pco_fs_readable(at->st.st_mode, message);
   if (rc != 0)
@@ -123,22 +125,6 @@ static int open_place(const pco_place *at, const char **message) {
   if (rc == 0)
     return fd;
   close(fd);
-  return rc;
-}
-
-static int open_file(pco_agent *a, const pco_request *r, const char *path,
-                     const char **message) {
-  int rc = -ESTALE;
-  *message = NULL;
-  for (int i = 0; rc == -ESTALE && i < PCO_WALK_RETRIES; i++) {
-    pco_place at;
-    rc = pco_walk(&a->paths, path, pco_fs_walk_flags(r) & PCO_WALK_NOFOLLOW,
-                  &at);
-    if (rc != 0)
-      break;
-    rc = open_place(&at, message);
-    pco_place_deinit(&at);
-  }
   return rc;
 }
 
@@ -193,12 +179,11 @@ void pco_fs_read(pco_agent *a, const pco_request *r) {
   const char *message;
   if (!pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;
-  int fd = open_file(a, r, path, &message);
-  if (fd < 0 && message)
-    pco_answer_error(a, r->op, -fd, path, message);
-  else if (fd < 0)
-    pco_fs_walk_error(a, r->op, fd, path);
-  if (fd < 0)
+  int fd = pco_fs_open_at(a, r, path, pco_fs_walk_flags(r) & PCO_WALK_NOFOLLOW,
+                          open_place, &message);
+  if (fd < 0) {
+    pco_fs_open_failed(a, r->op, fd, path, message);
     return;
+  }
   pco_fs_read_from(a, r, path, fd, false);
 }

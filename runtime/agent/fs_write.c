@@ -13,6 +13,7 @@
 #include "portico/plugin.h"
 
 #include "flow.h"
+#include "write_all.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,19 +48,6 @@ static void destroy(pco_job *j) {
     close(w->dir);
   pco_flow_deinit(&w->flow);
   pco_job_free(j);
-}
-
-static int write_all(int fd, const char *p, size_t len) {
-  while (len > 0) {
-    ssize_t n = write(fd, p, len);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return -errno;
-    p += n;
-    len -= (size_t)n;
-  }
-  return 0;
 }
 
 static int take_name(write_job *w) {
@@ -108,7 +96,7 @@ static void acknowledge(pco_agent *a, write_job *w, size_t len) {
 static bool on_data(pco_agent *a, pco_job *j, const pco_request *r) {
   write_job *w = (write_job *)j;
   w->failed = "writing";
-  int rc = write_all(w->fd, r->data.s, r->data.len);
+  int rc = pco_write_all(w->fd, (const uint8_t *)r->data.s, r->data.len);
   if (rc == 0 && r->more) {
     acknowledge(a, w, r->data.len);
     return true;

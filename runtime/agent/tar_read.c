@@ -4,6 +4,8 @@
  */
 #include "tar.h"
 
+#include "write_all.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -428,19 +430,6 @@ ssize_t pco_tar_read(pco_tar_in *t, void *p, size_t len) {
   return (ssize_t)n;
 }
 
-static int write_all(int fd, const uint8_t *p, size_t len) {
-  while (len > 0) {
-    ssize_t n = write(fd, p, len);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return -errno;
-    p += n;
-    len -= (size_t)n;
-  }
-  return 0;
-}
-
 /* From the pipe into the file: > 0, 0 at the end of the stream, -EINVAL if this
  * file cannot. */
 static ssize_t splice_some(pco_tar_in *t, int fd, uint64_t len) {
@@ -463,7 +452,7 @@ static int copy_buffer(pco_tar_in *t, int fd, uint64_t *len, bool *writing) {
   if (rc <= 0)
     return rc < 0 ? rc : -ENODATA;
   size_t n = t->len - t->at < *len ? t->len - t->at : (size_t)*len;
-  rc = write_all(fd, t->buf + t->at, n);
+  rc = pco_write_all(fd, t->buf + t->at, n);
   *writing = rc < 0;
   t->at += n;
   t->left -= n;

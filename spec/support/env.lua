@@ -23,6 +23,19 @@ function env.sh(command)
   return output, code
 end
 
+-- Runs a script of the host's shell with arguments; returns its output. Raises
+-- unless it ends with 0.
+function env.sh_with(script, ...)
+  local words = { "sh", "-c", quoted(script), "sh" }
+  for _, word in ipairs({ ... }) do
+    words[#words + 1] = quoted(tostring(word))
+  end
+  local pipe = assert(io.popen(table.concat(words, " ")))
+  local text = pipe:read("a")
+  assert(pipe:close())
+  return text
+end
+
 -- Makes a temporary directory that only we can read; the caller removes it.
 function env.tmpdir()
   local name = os.tmpname()
