@@ -329,11 +329,12 @@ describe("attack: supervisors are stopped without an end", function()
     })
     local attacker = sb:spawn({ "/attacks/stop_others" })
     assert.equal("begins\n", attacker:read().data)
-    local hit, tries = 0, 0
-    while tries < 3 or (hit == 0 and tries < 30) do
-      tries = tries + 1
+    -- A command that ends at once may be stopped anywhere in its start, or
+    -- never; one that sleeps is met for sure.
+    local hit = 0
+    local function suffers(command)
       local seconds = facades.timed(function()
-        local ok, err = pcall(sb.exec, sb, { "true" }, { timeout = 1 })
+        local ok, err = pcall(sb.exec, sb, command, { timeout = 1 })
         if not ok then
           hit = hit + 1
           assert.is_true(errors.is(err, "TimeoutError"), tostring(err))
@@ -342,6 +343,8 @@ describe("attack: supervisors are stopped without an end", function()
       end)
       assert.is_true(seconds < 25, "it took " .. seconds .. " s")
     end
+    for _ = 1, 3 do suffers({ "true" }) end
+    suffers({ "sleep", "0.5" })
     attacker:close()
     assert.equal("running", sb:info().state)
     assert.equal("fine", sb:output("echo fine"))
