@@ -40,16 +40,17 @@ typedef struct pco_agent {
   uint64_t last_op; /* the highest request so far */
   bool ending;      /* the stream ended or SHUTDOWN was answered */
   int status;       /* exit status then: 0, or 3 for a protocol error */
-  pco_paths paths;
   pco_commands commands;
-  pco_leaves leaves;
+  pco_workers workers;
   pco_relays relays;
   pco_jobs jobs; /* of a worker; here, only if there can be none */
-  pco_workers workers;
   bool is_worker;
+  bool confines;         /* what it unpacks: it works for the host itself */
   struct pco_open *open; /* what a worker keeps open (fs_open.c); or NULL */
   struct pco_seen *seen; /* the same of a watch (fs_watch.c) */
-  bool confines;         /* what it unpacks: it works for the host itself */
+  /* Last what is large, mostly not touched: each page costs every sandbox. */
+  pco_paths paths;
+  pco_leaves leaves;
 } pco_agent;
 
 /* What main() found out; borrowed. */

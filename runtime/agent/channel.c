@@ -19,8 +19,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MIN_SPACE  (16u * 1024) /* of the buffer, before a receive */
-#define KEEP_SPACE (64u * 1024) /* what an empty buffer may keep */
+/* A buffer is small until much comes: most channels see frames of a hundred
+ * bytes, and where a page that is touched first is dear, an agent's start is
+ * counted in pages. */
+#define FIRST_SPACE 1024u
+#define READ_SPACE  (16u * 1024) /* free before a receive, once one was full */
+#define KEEP_SPACE  (64u * 1024) /* what an empty buffer may keep */
 
 void pco_channel_init(pco_channel *c, int fd) {
   memset(c, 0, sizeof *c);
@@ -67,7 +71,7 @@ static void compact(uint8_t **data, size_t *at, size_t *len, size_t *cap) {
 static int grow(uint8_t **data, size_t *cap, size_t need) {
   if (need <= *cap)
     return 0;
-  size_t bigger = *cap ? *cap : MIN_SPACE;
+  size_t bigger = *cap ? *cap : FIRST_SPACE;
   while (bigger < need)
     bigger *= 2;
   uint8_t *p = realloc(*data, bigger);
@@ -104,7 +108,8 @@ static int take_fds(pco_channel *c, struct msghdr *m) {
 
 int pco_channel_receive(pco_channel *c) {
   compact(&c->in, &c->in_at, &c->in_len, &c->in_cap);
-  if (grow(&c->in, &c->in_cap, c->in_len + MIN_SPACE) != 0)
+  size_t space = c->busy ? READ_SPACE : FIRST_SPACE;
+  if (grow(&c->in, &c->in_cap, c->in_len + space) != 0)
     return -ENOMEM;
   union {
     struct cmsghdr align;
@@ -121,6 +126,7 @@ int pco_channel_receive(pco_channel *c) {
   while (n < 0 && errno == EINTR);
   if (n <= 0)
     return n == 0 ? 0 : -errno;
+  c->busy = c->busy || (size_t)n == v.iov_len;
   c->in_len += (size_t)n;
   return take_fds(c, &m);
 }

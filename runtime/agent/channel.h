@@ -40,6 +40,7 @@ typedef struct pco_channel {
   int fd; /* owned; -1 once closed */
   uint8_t *in;
   size_t in_at, in_len, in_cap;
+  bool busy; /* a receive filled all there was */
   int in_fds[PCO_CHANNEL_MAX_FDS];
   unsigned n_in_fds;
   bool cut; /* some of the last ones could not be had */

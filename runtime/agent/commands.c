@@ -730,6 +730,7 @@ int pco_commands_init(pco_agent *a) {
   sigset_t chld;
   sigemptyset(&chld);
   sigaddset(&chld, SIGCHLD);
+  pco_now(); /* libc finds the kernel's clock once, not after each fork */
   c->next_silent = PCO_NEVER;
   c->sigchld.fn = on_sigchld;
   c->sigchld.arg = a;

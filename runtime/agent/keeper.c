@@ -43,12 +43,12 @@ typedef struct keeper {
   int agent;    /* the agent's socket, for cgroups; or -1 */
   int launcher; /* pidfd */
   pid_t launcher_pid;
-  pco_cgroup cgroup;
   bool has_cgroup;
   bool ended;     /* the launcher was reaped */
   bool killed;    /* a signal is on its way to it */
   int64_t end_at; /* when it is killed, or given up if it was; or PCO_NEVER */
   pco_keeper_report report;
+  pco_cgroup cgroup; /* last: large, and mostly not touched */
 } keeper;
 
 /* ---- reports ------------------------------------------------------------ */

@@ -147,7 +147,7 @@ static int remove_cgroup(const char *base, const char *name) {
 /* The directory of the tree to remove is opened before anything hostile runs,
  * so that later links on the way to it change nothing. */
 static int run(const arguments *o) {
-  static pco_agent agent;
+  static _Alignas(4096) pco_agent agent; /* its first page is the busy one */
   char name[NAME_MAX + 1];
   const char *what;
   int parent = -1;

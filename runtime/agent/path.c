@@ -333,7 +333,8 @@ static int spell(int fd, char real[PATH_MAX]) {
 
 int pco_paths_init(pco_paths *p, const char *root, const char *alias) {
   char cwd[PATH_MAX];
-  memset(p, 0, sizeof *p);
+  p->real[0] = 0;
+  p->n_base = 0;
   p->root = root;
   p->alias = alias;
   p->agent = getpid();

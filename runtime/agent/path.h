@@ -24,13 +24,13 @@
 /* The root, the directory that relative paths start from, and the directories
  * between; open as long as the agent lives. */
 typedef struct pco_paths {
-  const char *root;    /* as given: absolute */
-  const char *alias;   /* another spelling, or NULL */
-  char real[PATH_MAX]; /* as the kernel spells it */
-  bool whole;          /* the root is "/" */
-  pid_t agent;         /* who made this; a worker has it from there */
-  int base[PCO_PATH_DEPTH];
+  const char *root;  /* as given: absolute */
+  const char *alias; /* another spelling, or NULL */
+  bool whole;        /* the root is "/" */
+  pid_t agent;       /* who made this; a worker has it from there */
   int n_base; /* base[0] is the root, the last one the working directory */
+  int base[PCO_PATH_DEPTH];
+  char real[PATH_MAX]; /* as the kernel spells it */
 } pco_paths;
 
 /* Opens the root and the way to the working directory, which must lie below:

@@ -63,6 +63,14 @@ static bool number(const char *s, unsigned *out) {
   return *end == 0 && v < 0xffffffffu;
 }
 
+/* Not the whole of it, most of which is room for groups. */
+static void clear(pco_user *u) {
+  u->uid = 0;
+  u->gid = 0;
+  u->name[0] = u->home[0] = 0;
+  u->n_groups = 0;
+}
+
 /* Takes the passwd line with that name, or (name NULL) that uid. */
 static int find_passwd(char *text, const char *name, uid_t uid, pco_user *out) {
   for (char *line; (line = next_line(&text));) {
@@ -123,14 +131,18 @@ static int find_line(const char *name, uid_t uid, pco_user *out) {
   return rc;
 }
 
-void pco_user_of_uid(uid_t uid, pco_user *out) {
-  memset(out, 0, sizeof *out);
+static void find_uid_line(uid_t uid, pco_user *out) {
+  clear(out);
   if (find_line(NULL, uid, out) != 0) {
     out->uid = uid;
     out->gid = uid;
     snprintf(out->name, sizeof out->name, "%u", (unsigned)uid);
     snprintf(out->home, sizeof out->home, "/");
   }
+}
+
+void pco_user_of_uid(uid_t uid, pco_user *out) {
+  find_uid_line(uid, out);
   find_groups(out);
 }
 
@@ -145,18 +157,20 @@ static int find_number(const char *spec, pco_user *out) {
   uid_text[len] = 0;
   if (!number(uid_text, &uid) || (spec[len] && !number(spec + len + 1, &gid)))
     return -EINVAL;
-  pco_user_of_uid(uid, out);
+  find_uid_line(uid, out);
   if (spec[len]) {
     out->gid = gid;
-    out->groups[0] = gid;
-    out->n_groups = 1;
+    add_group(out, gid);
+  } else {
+    find_groups(out);
   }
   return 0;
 }
 
 int pco_user_find(const char *spec, pco_user *out) {
-  memset(out, 0, sizeof *out);
-  int rc = find_line(spec, 0, out);
+  clear(out);
+  /* No name has a ':'. */
+  int rc = strchr(spec, ':') ? -ENOENT : find_line(spec, 0, out);
   if (rc == 0) {
     find_groups(out);
     return 0;

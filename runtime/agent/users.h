@@ -20,8 +20,8 @@ typedef struct pco_user {
   gid_t gid;
   char name[256];
   char home[1024];
-  gid_t groups[PCO_MAX_GROUPS]; /* gid among them */
   size_t n_groups;
+  gid_t groups[PCO_MAX_GROUPS]; /* gid among them */
 } pco_user;
 
 /* Finds a user by name, or by number: "name", "uid" or "uid:gid".  A number
