@@ -75,6 +75,25 @@ local function test(name, fn)
   end)
 end
 
+-- Its end by id takes until it is killed, since it was stopped.
+facades.with(it, "local", "a destroy by id waits no longer than it may",
+  function(P)
+    local before = backends.first_processes()
+    local sb <close> = P.sandbox({ backend = "local" })
+    sb:exec({ "true" })
+    for pid in pairs(backends.first_processes()) do
+      if not before[pid] then
+        env.sh("kill -STOP " .. agent_below(pid))
+      end
+    end
+    local other = P.open("local")
+    local err = raises("TimeoutError", other.destroy, other, sb.id,
+      { timeout = 0.1 })
+    assert.equal("PCO_ECALLTIMEOUT", err.code)
+    other:close() -- ends when the order is carried out
+    raises("ConnectionError", sb.exec, sb, { "true" })
+  end)
+
 local function gone(err)
   assert.equal("PCO_EGONE", err.code)
   assert.equal("gone", err.result.reason)

@@ -7,6 +7,9 @@
  * loop can end it: that is posted there, and looked for every TICK_MS, since
  * nothing may be posted back to a backend that is being closed.
  *
+ * An order stands, however it is waited for: a caller that gives up does not
+ * wait for the owner, who may be the same thread; a keeper is still seen off.
+ *
  * Invariant: an order is counted in its backend while the lock of the table is
  * held and the sandbox is listed.  close() takes each sandbox off the list, so
  * it sees the count, and takes the last one's order before it completes.
@@ -28,7 +31,7 @@ typedef struct id_end {
   plugin_wait wait;
   uv_timer_t timer; /* while it is being made */
   pco_backend *backend;
-  pco_op *op;
+  pco_op *op; /* NULL: cancelled */
   char *id;
   const pco_sandbox *made; /* only compared, and under the lock used */
   uint64_t give_up_at;     /* of uv_now() */
@@ -41,9 +44,11 @@ typedef struct id_end {
 /* Completes it; code 0 is fine. */
 static void answer(id_end *e, int code, const char *text) {
   pco_backend *b = e->backend;
-  if (code == 0)
+  if (!e->op && code == PCO_EBACKEND)
+    b->host->log(b->host, 1, text);
+  else if (e->op && code == 0)
     b->host->complete(b->host, e->op, NULL);
-  else
+  else if (e->op)
     pco_fail(b->host, e->op, code, PCO_SOURCE_PLUGIN, "%s", text);
   if (e->pidfd >= 0)
     close(e->pidfd);
@@ -105,6 +110,16 @@ static void wait_for_owner(id_end *e) {
   uv_timer_init(loop, &e->timer);
   e->timer.data = e;
   uv_timer_start(&e->timer, on_tick, 0, TICK_MS);
+}
+
+static void cancel_end(void *arg) {
+  id_end *e = arg;
+  pco_op *op = e->op;
+  uv_handle_t *timer = (uv_handle_t *)&e->timer;
+  e->op = NULL;
+  if (e->pidfd < 0 && !uv_is_closing(timer))
+    uv_close(timer, on_timer_closed);
+  pco_fail(e->backend->host, op, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
 }
 
 /* ---- on the loop of the owner -------------------------------------------- */
@@ -189,6 +204,7 @@ int bwrap_destroy_id(pco_backend *b, const char *id, pco_op *op) {
       wait_for_keeper(e);
     else
       wait_for_owner(e);
+    b->host->set_cancel(b->host, op, cancel_end, e);
     return 0;
   }
   if (e)

@@ -74,7 +74,8 @@ local_ending *local_ending_create(void);
 void local_ending_free(local_ending *e);
 /* Waits for the agent behind pidfd to end by itself, for 5 s (with `ask`: it is
  * sent a SIGTERM and has 1 s), then kills it; removes dir; completes op (may be
- * NULL) and frees e.  Takes e, pidfd and dir. */
+ * NULL; with `ask` it can be cancelled, and the ending goes on) and frees e.
+ * Takes e, pidfd and dir. */
 void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
                pco_op *op);
 /* Answers a cause_of_death() that waits: s goes. */

@@ -152,6 +152,14 @@ static void on_grace(plugin_wait *w, bool ended) {
                     on_killed);
 }
 
+/* It goes on, but nobody waits for it. */
+static void forget_op(void *arg) {
+  local_ending *e = arg;
+  pco_op *op = e->op;
+  e->op = NULL;
+  pco_fail(e->backend->host, op, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
+}
+
 void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
                pco_op *op) {
   e->backend = b;
@@ -164,6 +172,8 @@ void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
     plugin_kill(pidfd, SIGTERM);
   plugin_wait_start(&e->wait, b->host->loop, pidfd, ask ? ASK_MS : GRACE_MS,
                     on_grace);
+  if (ask)
+    b->host->set_cancel(b->host, op, forget_op, e);
 }
 
 /* ---- why an agent died -------------------------------------------------- */

@@ -282,6 +282,7 @@ const pco__op_class pco__list_class = {.name = "backend.list",
                                        .destroy = backend_destroy};
 const pco__op_class pco__destroy_class = {.name = "backend.destroy",
                                           .start = destroy_start,
+                                          .cancel = backend_cancel,
                                           .push = pco__push_acted,
                                           .destroy = backend_destroy};
 
