@@ -56,7 +56,7 @@ describe("run", function()
         assert.equal(0, sb:exec({ "true" }, { timeout = 30, grace = 10 }).code)
       end)
     end)
-    assert.is_true(seconds < 2)
+    assert.is_true(seconds < 9, seconds)
   end)
 
   it("lets a sandbox live from one run to the next", function()
@@ -185,21 +185,24 @@ describe("sleep", function()
         portico.sleep(0.01)
       end
     end)
-    assert.is_true(seconds > 0.09 and seconds < 1)
+    assert.is_true(seconds > 0.09 and seconds < 10, seconds)
   end)
 end)
 
 describe("all", function()
   it("runs at the same time, and keeps the order", function()
-    local seconds, results = facades.timed(portico.run, function()
-      return task.all({
-        function() portico.sleep(0.4) return 1 end,
-        function() portico.sleep(0.2) return 2 end,
-        function() return 3 end,
-      })
-    end)
+    local ended = {}
+    local function ends(i)
+      ended[#ended + 1] = i
+      return i
+    end
+    local results = portico.run(task.all, {
+      function() portico.sleep(0.4) return ends(1) end,
+      function() portico.sleep(0.2) return ends(2) end,
+      function() return ends(3) end,
+    })
     assert.same({ 1, 2, 3 }, results)
-    assert.is_true(seconds < 0.9)
+    assert.same({ 3, 2, 1 }, ended)
   end)
 
   it("takes an empty list, and checks its argument", function()
@@ -231,7 +234,7 @@ describe("all", function()
       assert.is_true(rawequal(object, err))
     end)
     assert.same({ false, true, "PCO_ECANCELED" }, ended)
-    assert.is_true(seconds < 5)
+    assert.is_true(seconds < 20, seconds)
   end)
 
   in_task(it, "ends many commands that are cancelled as they end",

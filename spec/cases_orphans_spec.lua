@@ -50,12 +50,12 @@ describe("time limits that leave orphans:", function()
   on_each(it, "case 11: a program that ignores SIGTERM is killed",
     function(_, sb)
       local seconds, err = facades.timed(raises, "TimeoutError", sb.exec, sb,
-        { "sh", "-c", "trap '' TERM; echo on; sleep 20; echo done" },
+        { "sh", "-c", "trap '' TERM; echo on; sleep 60; echo done" },
         { timeout = 1, grace = 0.5 })
       assert.same({ "timeout", "SIGKILL", false, "on\n" }, {
         err.result.reason, err.result.signal, err.result.ok, err.result.stdout,
       })
-      assert.is_true(seconds < 10, seconds .. " seconds")
+      assert.is_true(seconds < 30, seconds .. " seconds")
     end)
 
   facades.everywhere(it, "case 12: no timer outlives its call",
@@ -65,11 +65,11 @@ describe("time limits that leave orphans:", function()
         local P = require(%q)
         P.run(function()
           local sb <close> = P.sandbox({ backend = %q })
-          assert(sb:exec({ "true" }, { timeout = 30, grace = 10 }).code == 0)
+          assert(sb:exec({ "true" }, { timeout = 60, grace = 60 }).code == 0)
         end)
       ]]):format(facades.module_name(P), backend.name))
       assert.same({ "", 0 }, { output, code })
-      assert.is_true(seconds < 5, seconds .. " seconds")
+      assert.is_true(seconds < 30, seconds .. " seconds")
     end)
 end)
 

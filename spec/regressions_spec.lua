@@ -194,7 +194,7 @@ describe("a command that", function()
       { timeout = 0.3, grace = 0.1 })
     assert.same({ "PCO_ETIMEDOUT", "timeout", "hi\n" },
       { err.code, err.result.reason, err.result.stdout })
-    assert.is_true(seconds < 10)
+    assert.is_true(seconds < 30, seconds)
     assert.same({}, env.pgrep({ "sleep", "314159.2" }))
   end)
 
@@ -202,7 +202,7 @@ describe("a command that", function()
     local seconds, r = facades.timed(sb.exec, sb,
       "echo hi; kill -STOP $PPID; exit 4")
     assert.same({ "exited", 4, "hi\n" }, { r.reason, r.code, r.stdout })
-    assert.is_true(seconds < 5)
+    assert.is_true(seconds < 15, seconds)
   end)
 
   for _, timeout in ipairs({ false, 20 }) do
@@ -215,7 +215,7 @@ describe("a command that", function()
           { input = "\n", timeout = timeout or nil })
         assert.same({ "killed", "SIGKILL", "hi\n" },
           { r.reason, r.signal, r.stdout })
-        assert.is_true(seconds < 5)
+        assert.is_true(seconds < 15, seconds)
         assert.same({}, env.pgrep({ "sleep", "314159.3" }))
         assert.equal("x", sb:output("echo x"))
       end)

@@ -77,12 +77,30 @@ function env.now()
   return tonumber((env.read("/proc/uptime"):match("^(%S+)")))
 end
 
--- Looks, outside of all sandboxes, for processes with exactly this argv.
+-- The process that has all of this test's below it, also those that lost their
+-- parents; nil where a spec was started by hand (alone.c).
+env.root = tonumber(os.getenv("PORTICO_TEST_ROOT"))
+
+-- Whether a process is one of this test's. By hand, all are taken for that.
+function env.is_ours(pid)
+  local at = env.root and pid
+  while at and at > 1 and at ~= env.root do
+    local stat = env.read("/proc/" .. at .. "/stat")
+    local parent = tonumber(stat and stat:match("^%d+ %(.*%) %S (%d+)"))
+    -- One that ended meanwhile has left its children to somebody else.
+    at = parent or at ~= pid and pid or nil
+  end
+  return not env.root or at == env.root
+end
+
+-- Looks, outside of all sandboxes, for processes of this test with exactly this
+-- argv.
 function env.pgrep(argv)
   local wanted = table.concat(argv, "\0") .. "\0"
   local found = {}
   for name in lfs.dir("/proc") do
     if name:find("^%d+$") and env.read("/proc/" .. name .. "/cmdline") == wanted
+      and env.is_ours(tonumber(name))
     then
       found[#found + 1] = tonumber(name)
     end

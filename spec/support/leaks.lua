@@ -69,17 +69,18 @@ local function is_ours(uid)
   return uid == lfs.attributes("/proc/self", "uid") or uid and uid >= 65536
 end
 
--- Descendants of ours, and what belongs to a sandbox and lost its parent.
+-- Descendants of ours, and those that lost their parent. Where a spec was
+-- started by hand, of these only what belongs to a sandbox can be told.
 local function children()
   local all, self = processes(), leaks.own_pid()
   local found = {}
   for pid, process in pairs(all) do
     local parent, ours = process.parent, false
     while parent and parent > 1 do
-      ours = ours or parent == self
+      ours = ours or parent == self or parent == env.root and pid ~= self
       parent = all[parent] and all[parent].parent
     end
-    local orphan = process.parent == 1 and process.state ~= "Z"
+    local orphan = not env.root and process.parent == 1 and process.state ~= "Z"
       and (process.comm:find("^portico%-") or process.comm == "bwrap")
       and is_ours(lfs.attributes("/proc/" .. pid, "uid"))
     if ours or orphan then
@@ -95,7 +96,11 @@ local function used_by_others()
   local all, self = processes(), leaks.own_pid()
   local used = {}
   for pid, process in pairs(all) do
-    if process.comm:find("^portico%-agent") and process.parent ~= self then
+    local others = process.parent ~= self
+    if env.root then
+      others = not env.is_ours(pid)
+    end
+    if process.comm:find("^portico%-agent") and others then
       local line = env.read("/proc/" .. pid .. "/cmdline") or ""
       for name in line:gmatch("portico%-local%-%w+") do
         used[name] = true
@@ -109,7 +114,7 @@ end
 local function directories()
   local found, used = {}, used_by_others()
   local uid = lfs.attributes("/proc/self", "uid")
-  local root = os.getenv("TMPDIR") or "/tmp"
+  local root = "/tmp" -- it does not read TMPDIR
   for name in lfs.dir(root) do
     if name:find("^portico%-local%-") and not used[name]
       and lfs.symlinkattributes(root .. "/" .. name, "uid") == uid
