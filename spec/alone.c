@@ -8,7 +8,8 @@
  * a test's processes are those below it, whatever they do; the test finds its
  * pid in PORTICO_TEST_ROOT.  TMPDIR and HOME are an empty directory, which is
  * removed.  It ends as the test did, or with 1 if that left a process behind
- * that does not end within PATIENCE_MS, or a file in TMPDIR.
+ * that does not end within PATIENCE_MS, or a file in TMPDIR; and tells what it
+ * took.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -156,6 +158,7 @@ static pid_t start(char **argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
     _exit(126);
+  close_range(3, ~0U, 0); /* ctest's log, whose name changes */
   execvp(argv[0], argv);
   die(argv[0]);
   return -1;
@@ -174,15 +177,34 @@ static int run(char **argv) {
   return status;
 }
 
+static double seconds_of(struct timeval t) {
+  return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void tell_cost(double start) {
+  struct rusage used;
+  getrusage(RUSAGE_CHILDREN, &used);
+  printf("# took %.1f s, %.1f s of processors\n", now() - start,
+         seconds_of(used.ru_utime) + seconds_of(used.ru_stime));
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) {
     fprintf(stderr, "usage: alone COMMAND...\n");
     return 2;
   }
+  double start_time = now();
   set_up();
   int status = run(argv + 1);
   bool fine = all_end();
   fine = is_clean() && fine;
+  tell_cost(start_time);
   fflush(stdout);
   if (WIFSIGNALED(status)) { /* ctest says which */
     signal(WTERMSIG(status), SIG_DFL);

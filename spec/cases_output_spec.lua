@@ -11,10 +11,10 @@ local nothing_left = leaks.frame()
 local on_each = facades.on_each
 
 describe("output lost or cut at exit:", function()
-  -- With PORTICO_HEAVY=100 three thousand times in each facade on each backend.
+  -- With PORTICO_HEAVY=100 a thousand times in each facade on each backend.
   -- heavy_exits_spec.lua does it on a loaded machine.
   on_each(it, "case 1: no empty output in many runs", function(_, sb)
-    for i = 1, heavy.share(3000) do
+    for i = 1, heavy.share(1000) do
       local r = sb:exec({ "echo", "running" })
       assert(r.code == 0 and r.stdout == "running\n", i)
     end

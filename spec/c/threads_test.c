@@ -67,7 +67,7 @@ static void test_exit_codes(void) {
       "local P = require(N % 2 == 0 and 'portico' or 'portico.sync')\n"
       "P.run(function()\n"
       "  local sb <close> = P.sandbox{backend = BACKEND}\n"
-      "  for i = 1, 250 do\n"
+      "  for i = 1, 100 do\n"
       "    local code = (N * 31 + i) % 256\n"
       "    assert(sb:exec('exit ' .. code).code == code)\n"
       "  end\n"
