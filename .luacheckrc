@@ -4,7 +4,7 @@ max_line_length = 80
 -- A method keeps its `self`, and __call its varargs, for the parity spec.
 self = false
 include_files = {
-  "lua/**/*.lua", "runtime/cli/*.lua", "spec/**/*.lua", "examples/*.lua",
+  "lua/**/*.lua", "runtime/cli/*.lua", "spec/**/*.lua", "examples/**/*.lua",
   ".luacheckrc", ".busted",
 }
 exclude_files = { "build", "lua/portico/meta" }

@@ -69,6 +69,99 @@ needs_the_versioned_name() {
   readelf -d "$work/consumer" | grep -F '[libportico.so.0]'
 }
 
+# ---- the examples in C -------------------------------------------------------
+
+# Those that were installed, so none of their files is missing there.
+builds_the_examples() {
+  configure "$(dirname "$(find "$prefix" -path '*/examples/embed_uv.c')")" \
+    "$work/examples" -DCMAKE_C_FLAGS="-Wall -Wextra -Wpedantic -Werror" &&
+    cmake --build "$work/examples" --parallel 2
+}
+
+runs_on_libuv() {
+  "$work/examples/embed_uv" local >"$work/said" && sort "$work/said" |
+    cmp - "$top/spec/support/embed_uv.txt"
+}
+
+runs_on_epoll() {
+  echo "return require 'portico'.sandbox{backend = 'local'}:output('echo 1')" |
+    "$work/examples/embed_epoll" >"$work/said" && [ "$(cat "$work/said")" = 1 ]
+}
+
+plays() { # plays BACKEND BUDGET_US OPTION...: a hundred robots walk twice
+  backend=$1 budget=$2
+  shift 2
+  SDL_VIDEODRIVER=dummy timeout 240 "$work/examples/robots" --rounds 2 \
+    --backend "$backend" --budget-us "$budget" "$@" >"$work/said" || return 1
+  cat "$work/said"
+  said robots 100 && said_at_least rounds 2 && said failures 0 &&
+    said_at_least tasks 100
+}
+
+# Numbers of the game's report.
+number_of() { tr ' ' '\n' <"$work/said" | sed -n "s/^$1=//p"; }
+said() { [ "$(number_of "$1")" -eq "$2" ]; }
+said_at_least() { [ "$(number_of "$1")" -ge "$2" ]; }
+
+# In processor time, of the whole tick: other programs do not count.
+keeps_its_budget() {
+  plays local 8000 --picture "$work/last.png" && said over 0 &&
+    said lua_over 0
+}
+
+# So short that it is over in many frames.  Only a script that was begun before
+# its end may take longer.
+cuts_what_is_long() {
+  plays local 200 && said_at_least cut 1 && said lua_over 0
+}
+
+runs_one_slice() {
+  plays local 0 && said most_slices 1
+}
+
+draws_a_picture() {
+  python3 - "$work/last.png" <<'END'
+import struct, sys, zlib
+data = open(sys.argv[1], "rb").read()
+assert data[:8] == b"\x89PNG\r\n\x1a\n"
+at, chunks = 8, []
+while at < len(data):
+    size, kind = struct.unpack(">I4s", data[at:at + 8])
+    body = data[at + 8:at + 8 + size]
+    crc, = struct.unpack(">I", data[at + 8 + size:at + 12 + size])
+    assert crc == zlib.crc32(kind + body), kind
+    chunks.append((kind, body))
+    at += 12 + size
+assert [kind for kind, _ in chunks] == [b"IHDR", b"IDAT", b"IEND"]
+width, height = struct.unpack(">II", chunks[0][1][:8])
+rows = zlib.decompress(chunks[1][1])
+assert (width, height, len(rows)) == (640, 360, 360 * (1 + 3 * 640))
+colors = {rows[y * 1921 + 1 + 3 * x:y * 1921 + 4 + 3 * x]
+          for y in range(height) for x in range(width)}
+teams = {b"\xe8\x70\x50", b"\x60\xb0\xf0", b"\xd8\xc0\x50", b"\xb0\x80\xe0"}
+assert teams <= colors, "a team is not seen"
+assert {b"\xe0\xb0\x40", b"\xe8\xe8\xe8"} <= colors, "no overlay"
+END
+}
+
+check_game() {
+  if [ ! -x "$work/examples/robots" ]; then
+    skip "the game" "there is no SDL2 (libsdl2-dev)"
+    return
+  fi
+  check "no tick of the game is longer than its budget and one slice" \
+    keeps_its_budget
+  if command -v python3 >/dev/null; then
+    check "it leaves a picture, with all teams and the overlay" draws_a_picture
+  else
+    skip "it leaves a picture" "there is no python3 to read it"
+  fi
+  check "nor where the budget is over before the work is" cuts_what_is_long
+  check "without a budget a tick runs one slice" runs_one_slice
+  check_isolated "a hundred brains in bwrap lead their robots" \
+    plays bwrap 8000
+}
+
 # ---- plugins -----------------------------------------------------------------
 
 plugin_by_cmake() {
@@ -151,5 +244,9 @@ check "and by name where cmake installs it" opens_where_it_is_installed
 check "a bad name of a plugin is refused" \
   refuses '"My_Plugin" is no name of a backend' "My_Plugin a.c"
 check "a plugin without sources is refused" refuses 'has no sources' "mine UV"
+check "the examples in C build by find_package alone" builds_the_examples
+check "the one with a libuv loop runs" runs_on_libuv
+check "the one on epoll runs" runs_on_epoll
+check_game
 check_headers
 finish
