@@ -164,6 +164,8 @@ bool pco__embed_run_posts(pco_runtime *rt);
 /* Posts to a generation of rt; else as pco_post. */
 int pco__embed_post(pco_runtime *rt, unsigned generation, pco_posted_fn fn,
                     void *ud);
+/* Makes a generation of rt tick; nothing if it has ended, or is NULL.  [any] */
+void pco__embed_wake(pco_runtime *rt, unsigned generation);
 /* No posts any more; those that wait are told so. */
 void pco__embed_close_posts(pco_runtime *rt);
 

@@ -97,6 +97,8 @@ int pco__call_start(const pco__caller *c, pco_pending *p) {
     p->counted = true;
     c->rt->n_calls++;
   }
+  if (!c->loop->is_portal) /* the last turn may be long ago */
+    uv_update_time(&c->loop->uv);
   pco__op_submit(p->op);
   if (!c->loop->is_portal)
     pco__embed_touch(c->rt);

@@ -76,6 +76,11 @@ int pco_wake(pco_runtime *rt) {
   return rc < 0 ? rc : append(rt, atomic_load(&rt->generation), NULL);
 }
 
+void pco__embed_wake(pco_runtime *rt, unsigned generation) {
+  if (check_open(rt) == 0)
+    append(rt, generation, NULL);
+}
+
 void pco__embed_touch(pco_runtime *rt) {
   if (rt->inside)
     return;

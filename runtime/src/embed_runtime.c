@@ -112,7 +112,18 @@ static void close_descriptors(pco_runtime *rt) {
 static int open_loop(pco_runtime *rt) {
   pco__loop *loop;
   int rc = pco__runtime_loop(&rt->lua->runtime, &loop);
-  return rc < 0 ? rc : watch(rt, uv_backend_fd(&loop->uv));
+  if (rc == 0)
+    rc = watch(rt, uv_backend_fd(&loop->uv));
+  if (rc == 0)
+    rt->lua->runtime.host_generation = atomic_load(&rt->generation);
+  if (rc == 0)
+    atomic_store(&rt->lua->runtime.host, rt);
+  return rc;
+}
+
+static void forget_host(pco__lua *lua) {
+  lua->embedder = NULL;
+  atomic_store(&lua->runtime.host, NULL);
 }
 
 static int check_config(const pco_config *c) {
@@ -175,7 +186,7 @@ int pco_runtime_create(const pco_config *config, pco_runtime **out) {
     rc = pco__embed_start_slices(rt);
   if (rc < 0) {
     if (rt->lua)
-      rt->lua->embedder = NULL;
+      forget_host(rt->lua);
     free_all(rt);
     return rc;
   }
@@ -209,7 +220,7 @@ void pco__embed_end(pco_runtime *rt) {
 
 void pco__embed_state_closes(pco_runtime *rt) {
   bool was_inside = rt->inside;
-  rt->lua->embedder = NULL;
+  forget_host(rt->lua);
   if (!pco__runtime_forked(&rt->lua->runtime)) {
     rt->inside = true;
     pco__embed_end(rt);
@@ -223,7 +234,7 @@ void pco__embed_state_closes(pco_runtime *rt) {
 static void leave_state(pco_runtime *rt) {
   pco__lua *lua = rt->lua;
   pco__embed_end(rt);
-  lua->embedder = NULL;
+  forget_host(lua);
   lua->backends = NULL;
   lua->slice_hook = NULL;
   atomic_store(&lua->runtime.log.enabled, false);
@@ -256,7 +267,7 @@ int pco_forked_child(pco_runtime *rt) {
     return PCO_EINVAL;
   atomic_store(&rt->slot, PCO__SLOT_DEAD); /* its lock may be held for ever */
   if (rt->lua && !rt->owns_state)
-    rt->lua->embedder = NULL;
+    forget_host(rt->lua);
   close_descriptors(rt);
   free_strings(rt);
   return 0;

@@ -86,6 +86,7 @@ static bool run_scripts(pco_runtime *rt, slices *s, int *rc) {
   if (!pco__any_ready(rt->lua) && !has_log(rt))
     return false;
   unsigned before = s->sum.n;
+  uv_update_time(&rt->lua->runtime.loop.uv); /* the loop may have had no turn */
   atomic_store(&rt->in_slice, true);
   int failed = pco__embed_guard(rt, &s->g, 0);
   atomic_store(&rt->in_slice, false);
@@ -102,7 +103,8 @@ static bool run_scripts(pco_runtime *rt, slices *s, int *rc) {
 /* A round: all kinds of work once.  True if there was any. */
 static bool work(pco_runtime *rt, slices *s, int *rc) {
   bool did = pco__embed_run_posts(rt);
-  uv_run(&rt->lua->runtime.loop.uv, UV_RUN_NOWAIT);
+  if (!pco__loop_is_quiet(&rt->lua->runtime.loop))
+    uv_run(&rt->lua->runtime.loop.uv, UV_RUN_NOWAIT);
   did |= pco__embed_tell_calls(rt);
   did |= run_scripts(rt, s, rc);
   did |= pco__embed_tell_tasks(rt);

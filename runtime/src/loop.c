@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime.h"
+#include "sys/uv_watchers.h"
 
 #define NS_PER_MS 1000000u
 
@@ -40,6 +41,7 @@ static pco__call *calls_take(pco__calls *q) {
 static void run_posted(pco__loop *loop) {
   pthread_mutex_lock(&loop->lock);
   pco__call *first = calls_take(&loop->posted);
+  atomic_store(&loop->news, false);
   pthread_mutex_unlock(&loop->lock);
   calls_run(first);
 }
@@ -65,6 +67,7 @@ int pco__loop_post_unless(pco__loop *loop, pco__call *call, const bool *no) {
   if (rc == 0) {
     bool was_empty = !loop->posted.first;
     calls_append(&loop->posted, call);
+    atomic_store(&loop->news, true);
     /* Under the lock: once `closed` is set the handle may go at any time. */
     if (was_empty)
       uv_async_send(&loop->wakeup);
@@ -76,6 +79,17 @@ int pco__loop_post_unless(pco__loop *loop, pco__call *call, const bool *no) {
 void pco__loop_defer(pco__loop *loop, pco__call *call) {
   calls_append(&loop->deferred, call);
   uv_idle_start(&loop->idle, on_idle);
+}
+
+/* Plugins may have handles that keep no loop alive, but not without a backend;
+ * uv_backend_timeout() speaks of timers, deferred calls and handles that are
+ * being closed. */
+bool pco__loop_is_quiet(const pco__loop *loop) {
+  const uv_loop_t *uv = &loop->uv;
+  return !atomic_load_explicit(&loop->news, memory_order_acquire) &&
+         pco__list_empty(&loop->backends) && uv->active_handles == 1 &&
+         uv->active_reqs.count == 0 && uv_backend_timeout(uv) < 0 &&
+         !pco__uv_has_new_watchers(uv);
 }
 
 double pco__now_seconds(void) {

@@ -53,6 +53,7 @@ typedef struct pco__loop {
   pthread_mutex_t lock;
   pco__calls posted; /* under lock */
   bool closed;       /* under lock: pco__loop_post fails */
+  atomic_bool news;  /* something is posted; set under lock */
   pco__calls deferred;
   pco__timer **heap; /* owned; [1 .. n_timers] */
   size_t n_timers;
@@ -77,6 +78,10 @@ int pco__loop_post(pco__loop *loop, pco__call *call);
 int pco__loop_post_unless(pco__loop *loop, pco__call *call, const bool *no);
 /* Runs call->fn(call) in the next turn. */
 void pco__loop_defer(pco__loop *loop, pco__call *call);
+
+/* True if a turn would find nothing for sure: no backend is open, nothing is
+ * posted, no timer set, no handle alive but our own.  Costs no system call. */
+bool pco__loop_is_quiet(const pco__loop *loop);
 
 /* The time of day, in seconds since 1970.  [any] */
 double pco__now_seconds(void);

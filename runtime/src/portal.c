@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "backend.h"
+#include "embed.h"
 
 /* libuv and a plugin's callbacks need little; sanitizers need more. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -27,7 +28,9 @@ static void *portal_main(void *arg) {
     uv_run(&portal->loop.uv, UV_RUN_DEFAULT);
   pco__backend_close_all(&portal->loop);
   pco__loop_deinit(&portal->loop);
+  pco__runtime *rt = portal->loop.runtime; /* lives until we are joined */
   atomic_store(&portal->finished, true);
+  pco__embed_wake(atomic_load(&rt->host), rt->host_generation);
   return NULL;
 }
 

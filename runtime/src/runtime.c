@@ -66,6 +66,7 @@ int pco__runtime_renew(pco__runtime *rt) {
   pco__log_init(&rt->log);
   atomic_store(&rt->log.enabled, logs);
   pco__list_init(&rt->portals);
+  atomic_store(&rt->host, NULL);
   rt->loop_open = false;
   rt->generation++;
   return 0;

@@ -20,6 +20,10 @@ typedef struct pco__runtime {
   pco__node portals;         /* of pco__portal.node; the state's thread only */
   unsigned char *not_forked; /* a page that reads 0 in a forked child */
   unsigned generation;       /* how often it was renewed */
+  /* A host in C, which a portal's thread wakes when it ends: a shutdown may
+   * wait for that and for nothing else.  NULL: none. */
+  struct pco_runtime *_Atomic host;
+  unsigned host_generation;
   bool stdio[3]; /* numbers that are ours: /dev/null where the host has none */
 } pco__runtime;
 

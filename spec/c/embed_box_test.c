@@ -264,6 +264,34 @@ static void test_ends(void) {
   pco_box_release(box);
 }
 
+/* A host that ticks only when it is told to.  The last that a shutdown waits
+ * for may be the thread of a portal, whose end is no event on the loop. */
+static void test_shutdown(void) {
+  rt = embed_new(NULL);
+  pco_box *boxes[3];
+  pco_exec_opts o = {.size = sizeof o, .shell = "sleep 100"};
+  pco_pending *p[3] = {NULL};
+  for (int i = 0; i < 3; i++) {
+    boxes[i] = new_box();
+    pco_exec(boxes[i], &o, NULL, NULL, &p[i]);
+  }
+  embed_is(pco_shutdown(rt, 5 * S), 0, "a shutdown with open boxes");
+  int wakes = 0;
+  while (pco_shutdown_done(rt) == 0 && wakes < 100 &&
+         embed_readable(pco_poll_fd(rt), 15000)) {
+    wakes++;
+    pco_tick(rt, 0, NULL);
+  }
+  printf("# %d wakes\n", wakes);
+  embed_is(pco_shutdown_done(rt), 1, "wakes its host until it is done");
+  embed_ok(wakes < 100, "and no more than there is to do");
+  for (int i = 0; i < 3; i++) {
+    pco_pending_release(p[i]);
+    pco_box_release(boxes[i]);
+  }
+  pco_runtime_destroy(rt);
+}
+
 /* What libuv and a plugin keep for the whole process is there then. */
 static void warm_up(void) {
   rt = embed_new(NULL);
@@ -288,6 +316,7 @@ static void test_backend(void) {
   embed_is(code(pco_box_close(box, NULL, NULL, &p), &p), 0, "closed");
   pco_box_release(box);
   test_ends();
+  test_shutdown();
   embed_is(embed_entries("/proc/self/fd"), fds, "no descriptor is left");
 }
 
