@@ -5,6 +5,7 @@
 #include "flow.h"
 
 #include "agent.h"
+#include "through.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -119,47 +120,16 @@ int pco_flow_out(pco_flow *f) {
 
 /* ---- into the file ------------------------------------------------------- */
 
-/* Writes the block; what was taken out of the pipe cannot be put back, so all
- * of it. */
-static int write_block(pco_flow *f) {
-  while (f->block_at < f->block_len) {
-    const uint8_t *p = f->block + f->block_at;
-    size_t len = f->block_len - f->block_at;
-    ssize_t n =
-        f->seekable ? pwrite(f->fd, p, len, f->at) : write(f->fd, p, len);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return -errno;
-    f->block_at += (size_t)n;
-    f->at += n;
-    moved(f, (size_t)n);
-  }
-  return f->left > 0;
-}
-
-static int copy_in(pco_flow *f) {
-  if (!has_block(f))
-    return -ENOMEM;
-  ssize_t n = outcome(read(f->pipe, f->block, at_most(f, BLOCK)));
-  if (n <= 0)
-    return n < 0 ? (int)n : -ECANCELED;
-  f->block_at = 0;
-  f->block_len = (size_t)n;
-  return write_block(f);
-}
-
 int pco_flow_in(pco_flow *f) {
+  size_t done;
   if (f->left == 0)
     return 0;
-  if (f->copies)
-    return copy_in(f);
-  ssize_t n = outcome(splice(f->pipe, NULL, f->fd, &f->at, at_most(f, STEP),
-                             SPLICE_F_NONBLOCK | SPLICE_F_MOVE));
-  if (must_copy(f, n))
-    return copy_in(f);
+  ssize_t n = pco_through(f->pipe, f->fd, f->seekable ? &f->at : NULL,
+                          at_most(f, STEP), &done);
+  moved(f, done);
+  if (!f->seekable)
+    f->at += (off_t)done;
   if (n <= 0)
     return n < 0 ? (int)n : -ECANCELED;
-  moved(f, (size_t)n);
   return f->left > 0;
 }

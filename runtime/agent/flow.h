@@ -2,10 +2,10 @@
 /*
  * Contents on their way between a file and a pipe of the host's.
  *
- * A regular file is spliced, so that its bytes are not copied here; where the
- * kernel refuses that (a file opened to append, some of /proc, a device) they
- * are read and written.  Neither waits: the pipe's end does not block, and who
- * uses a flow waits for it.
+ * A regular file is spliced, so that its bytes are not copied here (into one:
+ * through.h); where the kernel refuses that (a file opened to append, some of
+ * /proc, a device) they are read and written.  Neither waits: the pipe's end
+ * does not block, and who uses a flow waits for it.
  */
 #ifndef PCO_FLOW_H
 #define PCO_FLOW_H

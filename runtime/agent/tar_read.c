@@ -4,6 +4,7 @@
  */
 #include "tar.h"
 
+#include "through.h"
 #include "write_all.h"
 
 #include <errno.h>
@@ -430,17 +431,17 @@ ssize_t pco_tar_read(pco_tar_in *t, void *p, size_t len) {
   return (ssize_t)n;
 }
 
-/* From the pipe into the file: > 0, 0 at the end of the stream, -EINVAL if this
- * file cannot. */
-static ssize_t splice_some(pco_tar_in *t, int fd, uint64_t len) {
-  size_t n = len < (1u << 20) ? (size_t)len : 1u << 20;
+/* From the pipe into the file: > 0, or 0 at the end of the stream. */
+static ssize_t pass_on(pco_tar_in *t, int fd, uint64_t len, bool *writing) {
+  size_t n = len < PCO_THROUGH_SIZE ? (size_t)len : PCO_THROUGH_SIZE;
+  size_t done;
   for (;;) {
-    ssize_t rc = splice(t->fd, NULL, fd, NULL, n, SPLICE_F_NONBLOCK);
-    if (rc >= 0)
+    ssize_t rc = pco_through(t->fd, fd, NULL, n, &done);
+    *writing = rc < 0;
+    if (rc != -EAGAIN)
       return rc;
-    if (errno == EINTR)
-      continue;
-    int failed = errno == EAGAIN ? t->wait->fn(t->wait, t->fd, POLLIN) : -errno;
+    *writing = false;
+    int failed = t->wait->fn(t->wait, t->fd, POLLIN);
     if (failed < 0)
       return failed;
   }
@@ -461,24 +462,17 @@ static int copy_buffer(pco_tar_in *t, int fd, uint64_t *len, bool *writing) {
 }
 
 int pco_tar_copy(pco_tar_in *t, int fd, uint64_t len, bool *writing) {
-  bool splices = true;
   *writing = false;
   if (len > t->left)
     return -EINVAL;
   while (len > 0) {
-    if (t->at < t->len || !splices || len < PCO_TAR_BUFFER / 2) {
+    if (t->at < t->len || len < PCO_TAR_BUFFER / 2) {
       int rc = copy_buffer(t, fd, &len, writing);
       if (rc < 0)
         return rc;
       continue;
     }
-    ssize_t n = splice_some(t, fd, len);
-    if (n == -EINVAL) {
-      splices = false;
-      continue;
-    }
-    /* Whose error it is cannot be told: a pipe gives none but the wait's. */
-    *writing = n < 0 && n != -ECANCELED;
+    ssize_t n = pass_on(t, fd, len, writing);
     if (n <= 0)
       return n < 0 ? (int)n : -ENODATA;
     t->left -= (uint64_t)n;

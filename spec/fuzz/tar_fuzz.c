@@ -3,10 +3,12 @@
  * Fuzzing the reader of tars: any bytes are either refused or read, and what is
  * given as an entry is within its bounds.
  *
- * With libFuzzer: clang -fsanitize=fuzzer,address tar_fuzz.c tar_read.c.
+ * With libFuzzer: clang -fsanitize=fuzzer,address tar_fuzz.c.
  * Without: -DPCO_FUZZ_STANDALONE gives a program [COUNT [SEED]] that runs
  * random inputs, made of headers that are nearly right.
  */
+#include "../../runtime/agent/through.c"
+
 #include "../../runtime/agent/tar_read.c"
 
 #include <stdio.h>
