@@ -405,6 +405,15 @@ static bool is_ahead(const pco__fs_op *o) {
   return o->sent - o->taken >= PCO_WIRE_WRITE_WINDOW;
 }
 
+/* The next n bytes; false if the caller has taken them back. */
+static bool add_piece(pco__fs_op *o, pco_wire_buf *frame, size_t n) {
+  const char *data = pco__fs_data(o);
+  if (data)
+    pco_wire_bytes(frame, PCO_TAG_DATA, data + o->sent, n);
+  pco__fs_data_end(o);
+  return data != NULL;
+}
+
 static void send_data(pco__fs_op *o) {
   bool last = false;
   while (!last && !o->op.cancel_code && !is_ahead(o) &&
@@ -415,7 +424,10 @@ static void send_data(pco__fs_op *o) {
     pco_wire_buf frame = {0};
     pco_wire_begin(&frame, PCO_WIRE_DATA, last ? 0 : (uint8_t)PCO_WIRE_MORE,
                    o->request.id);
-    pco_wire_bytes(&frame, PCO_TAG_DATA, o->data + o->sent, n);
+    if (!add_piece(o, &frame, n)) {
+      pco_wire_buf_free(&frame);
+      return; /* it is being cancelled */
+    }
     o->sent += n;
     pco__link_send(o->request.link, &frame);
   }
@@ -518,7 +530,9 @@ static void submit(pco__fs_op *o) {
   /* A file system may be slow; that the agent lives is looked after by the
    * link. */
   pco__link_request_send(link, &o->request, &frame, &end, end >= 0, false);
-  if (o->kind == PCO__FS_WRITE && end < 0)
+  if (end >= 0)
+    pco__fs_pipe_begin(o);
+  else if (o->kind == PCO__FS_WRITE)
     send_data(o);
 }
 

@@ -35,18 +35,33 @@ void pco__fs_pipe_close(pco__fs_op *o) {
 
 /* ---- writing ------------------------------------------------------------- */
 
+/* Writes some bytes: how many, or a negative errno. */
+static ssize_t put(pco__fs_op *o) {
+  size_t left = o->len - o->sent;
+  size_t len = left < PIPE_SIZE ? left : PIPE_SIZE;
+  const char *data = pco__fs_data(o);
+  ssize_t n =
+      data ? pco__quiet_write(o->pipe, data + o->sent, len) : -ECANCELED;
+  if (data && n < 0)
+    n = -errno;
+  pco__fs_data_end(o);
+  return n;
+}
+
 /* Writes what the pipe takes; true: all is in it, or nobody reads it. */
 static bool fill(pco__fs_op *o) {
-  while (o->sent < o->len) {
-    ssize_t n = pco__quiet_write(o->pipe, o->data + o->sent, o->len - o->sent);
-    if (n > 0)
+  for (size_t n_put = 0; o->sent < o->len && n_put < TURN_BYTES;) {
+    ssize_t n = put(o);
+    if (n > 0) {
       o->sent += (size_t)n;
-    else if (n < 0 && errno == EAGAIN)
+      n_put += (size_t)n;
+    } else if (n == -EAGAIN) {
       return false;
-    else if (n == 0 || errno != EINTR)
+    } else if (n != -EINTR) {
       return true; /* the agent says why it stopped to read */
+    }
   }
-  return true;
+  return o->sent == o->len;
 }
 
 static void on_writable(pco__watch *watch, int status) {
@@ -140,7 +155,14 @@ int pco__fs_pipe_make(pco__fs_op *o) {
   pco__watch_init(&o->watch, o->op.loop, ours,
                   writes(o) ? UV_WRITABLE : UV_READABLE,
                   writes(o) ? on_writable : on_readable);
-  if (writes(o) && (fill(o) || pco__watch_start(&o->watch) < 0))
-    pco__fs_pipe_close(o);
   return fds[!writes(o)];
+}
+
+/* Whoever reads much of an open file gets it by the pipe, and need not wait to
+ * be told so. */
+void pco__fs_pipe_begin(pco__fs_op *o) {
+  if (o->kind == PCO__FILE_READ)
+    pco__watch_start(&o->watch);
+  else if (writes(o) && (fill(o) || pco__watch_start(&o->watch) < 0))
+    pco__fs_pipe_close(o);
 }

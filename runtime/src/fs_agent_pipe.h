@@ -18,6 +18,9 @@ bool pco__fs_pipe_fits(const pco__fs_op *o);
 /* Makes it; gives the agent's end, which the caller owns, or -1: there is none
  * to be had, and frames will do. */
 int pco__fs_pipe_make(pco__fs_op *o);
+/* The request is sent: writes what fits, and the rest when there is room; or
+ * reads what comes. */
+void pco__fs_pipe_begin(pco__fs_op *o);
 /* A REPLY to a call that reads: that they come, or that they all are there.  0,
  * -EPROTO, or why they could not be taken. */
 int pco__fs_pipe_reply(pco__fs_op *o, const pco_wire_header *h,

@@ -66,6 +66,17 @@ int pco__fs_add_bytes(pco__fs_op *o, const void *data, size_t len) {
   return 0;
 }
 
+const char *pco__fs_data(pco__fs_op *o) {
+  if (o->borrowed)
+    pthread_mutex_lock(&o->op.loop->lock);
+  return o->data;
+}
+
+void pco__fs_data_end(pco__fs_op *o) {
+  if (o->borrowed)
+    pthread_mutex_unlock(&o->op.loop->lock);
+}
+
 pco__error *pco__fs_limit_error(const pco__fs_op *o) {
   pco__error *err;
   if (o->kind == PCO__FS_READ)
@@ -223,6 +234,13 @@ static void cancel(pco__op *op) {
     pco__fs_plugin_cancel(o);
 }
 
+static void give_back(pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  if (pco__fs_data(o) && o->borrowed)
+    o->data = NULL;
+  pco__fs_data_end(o);
+}
+
 static void destroy(pco__op *op) {
   pco__fs_op *o = op_of(op);
   while (o->entries) {
@@ -253,6 +271,7 @@ static void start_close(pco__op *op) {
                                   .start = start,                              \
                                   .cancel = cancel,                            \
                                   .push = push_fn,                             \
+                                  .give_back = give_back,                      \
                                   .destroy = destroy}
 FS_CLASS(pco__fs_read_class, "fs.read", pco__push_bytes);
 FS_CLASS(pco__fs_write_class, "fs.write", pco__push_nothing);

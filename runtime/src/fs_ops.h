@@ -83,10 +83,12 @@ typedef struct pco__fs_op {
   uint64_t offset;        /* read; of a file also write, truncate */
   uint64_t length;        /* read; UINT64_MAX: to the end */
   size_t max_size;        /* read: more is a LimitError */
-  const char *data;       /* write; in the arena */
+  const char *data;       /* write; in the arena, or borrowed */
   size_t len;
-  size_t sent;  /* write: given to the link */
-  size_t taken; /* of these: the agent has said so */
+  bool borrowed; /* data is the caller's, who may take it back at any time: read
+                    it between pco__fs_data and pco__fs_data_end only */
+  size_t sent;   /* write: given to the link */
+  size_t taken;  /* of these: the agent has said so */
   /* results */
   pco__entry *entries; /* owned */
   size_t n_entries;
@@ -158,6 +160,10 @@ void pco__fs_plugin_start(pco__fs_op *o);
 void pco__fs_plugin_cancel(pco__fs_op *o);
 
 /* For the doers. */
+/* What is to be written; NULL: the caller has taken it back, and the op is or
+ * will be cancelled.  Each call is followed by the other. */
+const char *pco__fs_data(pco__fs_op *o);
+void pco__fs_data_end(pco__fs_op *o);
 /* Completes the op with what its kind makes of err (taken). */
 void pco__fs_end(pco__fs_op *o, pco__error *err);
 /* Adds an entry; 0 or UV_ENOMEM. */

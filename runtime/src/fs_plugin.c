@@ -134,7 +134,6 @@ static int submit_open(pco__fs_op *o, const pco_fs_api *fs, pco_sandbox *s,
                        pco_op *op) {
   uint32_t mode = o->mode > 0 ? (uint32_t)o->mode : 0;
   bool append = o->file->flags & PCO_FS_APPEND;
-  o->iov = (pco_iov){.base = o->data, .len = o->len};
   switch (o->kind) {
   case PCO__FS_OPEN:
     if (o->step == 0)
@@ -178,7 +177,6 @@ static int submit(pco__fs_op *o, const pco_fs_api *fs, pco_sandbox *s,
   case PCO__FS_READ:
     return CALL(read, o->path, o->offset, READ_SIZE, o->flags);
   case PCO__FS_WRITE:
-    o->iov = (pco_iov){.base = o->data, .len = o->len};
     return CALL(write, o->path, mode, o->flags, &o->iov, 1);
   case PCO__FS_MKDIR:
     return CALL(mkdir, o->path, mode, o->flags);
@@ -195,6 +193,20 @@ static void call(pco__fs_op *o) {
       &o->call, submit(o, o->sandbox->fs, o->sandbox->plugin, &o->call));
 }
 
+/* What is written is the plugin's for as long as its call lasts, so what is the
+ * caller's is copied. */
+static int take_data(pco__fs_op *o) {
+  const char *data = pco__fs_data(o);
+  bool missing = !data && o->len > 0;
+  if (data && o->borrowed)
+    data = pco__arena_copy(&o->op.arena, data, o->len);
+  pco__fs_data_end(o);
+  o->iov = (pco_iov){.base = data, .len = o->len};
+  if (missing)
+    return UV_ECANCELED;
+  return o->op.arena.failed ? UV_ENOMEM : 0;
+}
+
 void pco__fs_plugin_start(pco__fs_op *o) {
   if (o->kind == PCO__FILE_SYNC || o->kind == PCO__FILE_CLOSE) {
     pco__fs_end(o, NULL); /* nothing is kept back, nothing is held */
@@ -204,7 +216,11 @@ void pco__fs_plugin_start(pco__fs_op *o) {
     o->path = o->file->path;
   o->path = absolute(o, o->path);
   o->target = absolute(o, o->target);
-  call(o);
+  int rc = take_data(o);
+  if (rc < 0)
+    pco__fs_end(o, pco__error_new(rc, PCO_SOURCE_HOST, NULL, NULL));
+  else
+    call(o);
 }
 
 void pco__fs_plugin_cancel(pco__fs_op *o) {

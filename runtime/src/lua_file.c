@@ -273,6 +273,17 @@ pco__op *pco__file_again(const pco__op *op) {
   return next;
 }
 
+/* The op reads into the buffer that is empty: memory that is new costs more
+ * than the bytes. */
+static void give_buffer(pco__opened *f, pco__fs_op *o) {
+  if (buffered(f) > 0)
+    return;
+  o->bytes = f->buffer;
+  o->cap_bytes = f->cap;
+  f->buffer = NULL;
+  f->start = f->len = f->cap = 0;
+}
+
 /* Gives what is asked for, or makes the op that reads it. */
 static int read_part(lua_State *L, pco__handle *h, const pco__op_class *cls,
                      int format, uint64_t count, size_t max_size,
@@ -298,6 +309,7 @@ static int read_part(lua_State *L, pco__handle *h, const pco__op_class *cls,
   o->length = next_length(o, buffered(f));
   o->op.timeout = timeout;
   pco__opened_claim(L, h, o);
+  give_buffer(f, o);
   return pco__await(L, 2);
 }
 
@@ -413,7 +425,10 @@ static int file_write(lua_State *L) {
                       name, 1);
   pco__fs_op *o =
       pco__opened_op(L, h, &pco__file_write_class, PCO__FILE_WRITE, n + 1);
-  join_arguments(L, o, n);
+  if (n == 2 && lua_type(L, 2) == LUA_TSTRING)
+    pco__fs_take_data(L, n + 1, 2, o);
+  else
+    join_arguments(L, o, n);
   o->offset = position(h->opened);
   pco__opened_claim(L, h, o);
   move_to(h->opened, o->offset);

@@ -14,6 +14,8 @@
 
 /* ---- results ------------------------------------------------------------- */
 
+#define LEND_FROM (128u * 1024) /* bytes: less is as quickly copied */
+
 static pco__fs_op *op_of(pco__op *op) {
   return PCO_CONTAINER(op, pco__fs_op, op);
 }
@@ -222,10 +224,25 @@ static int fs_read(lua_State *L) {
   return pco__await(L, 4);
 }
 
+void pco__fs_take_data(lua_State *L, int box, int idx, pco__fs_op *o) {
+  const char *name = o->op.cls->name;
+  size_t len;
+  const char *s =
+      lua_type(L, idx) == LUA_TSTRING ? lua_tolstring(L, idx, &len) : NULL;
+  if (!s || len < LEND_FROM) {
+    o->data = pco__arg_bytes(L, idx, name, "the data", &o->op.arena, &o->len);
+    return;
+  }
+  o->data = s;
+  o->len = len;
+  o->borrowed = true;
+  pco__lend(L, box, idx);
+}
+
 static pco__fs_op *write_op(lua_State *L, const pco__op_class *cls,
                             const char *const *known) {
   pco__fs_op *o = new_op(L, cls, PCO__FS_WRITE, 4, known);
-  o->data = pco__arg_bytes(L, 3, cls->name, "the data", &o->op.arena, &o->len);
+  pco__fs_take_data(L, 5, 3, o);
   parse_mode(L, 4, o);
   parse_owner(L, 4, o);
   flag(L, 4, o, "parents", PCO_FS_PARENTS);

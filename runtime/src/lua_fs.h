@@ -19,6 +19,9 @@ pco__op *pco__glob_again(const pco__op *op);
 void pco__glob_unref(struct pco__glob *glob);
 /* For qsort, of pointers to entries: in byte order. */
 int pco__by_name(const void *a, const void *b);
+/* What is to be written, the string at idx: copied, or if it is large, lent to
+ * the op in the box at `box`. */
+void pco__fs_take_data(struct lua_State *L, int box, int idx, pco__fs_op *o);
 /* The option mode: permission bits, or -1. */
 int32_t pco__opt_mode(struct lua_State *L, int options, const char *operation);
 /* Pushes one entry as scripts see it. */

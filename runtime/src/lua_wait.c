@@ -40,7 +40,13 @@
 
 enum { NO_CALL, OUTPUT_CALL, INPUT_CALL };
 /* User values of a box. */
-enum { BOX_ON_OUTPUT = 1, BOX_INPUT, BOX_ERROR, BOX_N_VALUES = BOX_ERROR };
+enum {
+  BOX_ON_OUTPUT = 1,
+  BOX_INPUT,
+  BOX_ERROR,
+  BOX_LENT,
+  BOX_N_VALUES = BOX_LENT
+};
 
 typedef struct box {
   pco__op *op; /* a reference */
@@ -80,6 +86,8 @@ static void empty_box(box *b) {
   b->op = NULL;
   if (pco__is_parents(b->lua, b->generation))
     return;
+  if (b->submitted && op->cls->give_back)
+    op->cls->give_back(op);
   if (b->submitted)
     pco__op_cancel(op, PCO_ECANCELED);
   if (!b->portal) {
@@ -165,6 +173,11 @@ void pco__keep_callback(lua_State *L, int at, int options, const char *name) {
   if (pco__get_option(L, options, name))
     lua_setiuservalue(L, at, BOX_ON_OUTPUT);
   b->calls_back = true;
+}
+
+void pco__lend(lua_State *L, int at, int value) {
+  lua_pushvalue(L, value);
+  lua_setiuservalue(L, at, BOX_LENT);
 }
 
 /* ---- the log ------------------------------------------------------------- */

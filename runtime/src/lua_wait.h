@@ -18,6 +18,9 @@ pco__op *pco__new_op(lua_State *L, const pco__op_class *cls, size_t size,
 void pco__keep_callbacks(lua_State *L, int box, int options, bool tee);
 /* Keeps the function under that name, for a class that has `offer`. */
 void pco__keep_callback(lua_State *L, int box, int options, const char *name);
+/* Keeps the value at index `value`, whose bytes the op reads, as long as the
+ * box lives; its class has `give_back`. */
+void pco__lend(lua_State *L, int box, int value);
 /* Waits for the op in the box at `box`, pushes its results or raises its error.
  * The object that the call is about is at index 1. */
 int pco__await(lua_State *L, int box);

@@ -58,6 +58,9 @@ typedef struct pco__op_class {
   /* Makes another op like this one; NULL without memory.  For classes whose
    * push may say PCO__OP_AGAIN.  [caller] */
   pco__op *(*again)(const pco__op *op);
+  /* What the op borrowed of its caller must not be touched any more: called
+   * when the caller leaves before the op has completed.  Optional.  [caller] */
+  void (*give_back)(pco__op *op);
   /* Frees what the op owns beside its arena and error.  May be NULL.  [any] */
   void (*destroy)(pco__op *op);
 } pco__op_class;
