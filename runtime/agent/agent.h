@@ -20,6 +20,7 @@
 #include "job.h"
 #include "launch.h"
 #include "leaves.h"
+#include "litter.h"
 #include "path.h"
 #include "relay.h"
 #include "source.h"
@@ -46,6 +47,8 @@ typedef struct pco_agent {
   pco_jobs jobs; /* of a worker; here, only if there can be none */
   bool is_worker;
   bool confines;         /* what it unpacks: it works for the host itself */
+  pco_left *left;        /* what workers left that were killed */
+  pco_litter *litter;    /* of a worker: what it makes; or NULL */
   struct pco_open *open; /* what a worker keeps open (fs_open.c); or NULL */
   struct pco_seen *seen; /* the same of a watch (fs_watch.c) */
   /* Last what is large, mostly not touched: each page costs every sandbox. */

@@ -100,6 +100,7 @@ static void destroy(pco_job *j) {
     pco_rmtree_deinit(&c->undo);
   else if (c->temporary[0])
     unlinkat(c->dir, c->temporary, 0);
+  pco_litter_clear(c->head.agent->litter);
   if (c->dir >= 0)
     close(c->dir);
   pco_job_free(j);
@@ -146,11 +147,19 @@ static int copy_directory(copy_job *c, int from, const char *name, int to,
   return rc;
 }
 
+static int temporary_name(const copy_job *c, int dir, char name[NAME_MAX + 1]) {
+  int rc = pco_fs_random_name(TEMPORARY, name);
+  if (rc == 0)
+    pco_litter_note(c->head.agent->litter, dir, name);
+  return rc;
+}
+
 /* Makes the name that an entry has until it is whole: in a merge a random one,
  * else its own. */
-static int working_name(copy_job *c, const char *as, char name[NAME_MAX + 1]) {
+static int working_name(copy_job *c, int to, const char *as,
+                        char name[NAME_MAX + 1]) {
   if (c->merges && c->depth > 0)
-    return pco_fs_random_name(TEMPORARY, name);
+    return temporary_name(c, to, name);
   snprintf(name, NAME_MAX + 1, "%s", as);
   return 0;
 }
@@ -164,7 +173,7 @@ static int copy_link(copy_job *c, int from, const char *name, int to,
   if (n < 0)
     return -errno;
   text[n] = 0;
-  int rc = working_name(c, as, working);
+  int rc = working_name(c, to, as, working);
   if (rc != 0)
     return rc;
   if (symlinkat(text, to, working) != 0)
@@ -190,7 +199,7 @@ static int copy_regular(copy_job *c, int from, const char *name, int to,
   int rc = fstat(in, &st) != 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -ESTALE;
   char working[NAME_MAX + 1];
   if (rc == 0)
-    rc = working_name(c, as, working);
+    rc = working_name(c, to, as, working);
   c->failed = "making the copy";
   int out =
       rc != 0
@@ -421,7 +430,7 @@ static int begin(copy_job *c, const pco_request *r, const pco_place *from,
   c->merges =
       to->fd >= 0 && S_ISDIR(from->st.st_mode) && S_ISDIR(to->st.st_mode);
   if (!c->merges)
-    rc = pco_fs_random_name(TEMPORARY, c->temporary);
+    rc = temporary_name(c, c->dir, c->temporary);
   if (rc != 0)
     return rc;
   return copy_entry(c, pco_place_dir(from), from->name[0] ? from->name : ".",

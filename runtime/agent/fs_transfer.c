@@ -11,7 +11,6 @@
  */
 #include "clock.h"
 #include "fs.h"
-#include "rmtree.h"
 #include "transfer.h"
 #include "transfer_confine.h"
 
@@ -240,6 +239,8 @@ static int pack(work *w, const char *path, const int *fds, unsigned n_fds,
 static _Noreturn void unpack_confined(work *w, const pco_unpack_tree *u,
                                       bool in_namespace) {
   confined = true;
+  pco_litter_free(w->agent->litter); /* it is the worker's alone */
+  w->agent->litter = NULL;
   w->rc =
       pco_transfer_confine(u->stage, u->in, w->agent->host.fd, in_namespace);
   if (w->rc == 0)
@@ -289,20 +290,10 @@ static int unpack_into(work *w, const pco_unpack_tree *u) {
 
 /* ---- UNPACK -------------------------------------------------------------- */
 
-static void remove_stage(int dir, const char *name) {
-  static pco_rmtree tree;
-  int copy = fcntl(dir, F_DUPFD_CLOEXEC, 3);
-  if (copy < 0)
-    return;
-  int rc = pco_rmtree_init(&tree, copy, name, true);
-  if (rc == 0)
-    while (pco_rmtree_step(&tree, 4096) == 1)
-      ;
-  pco_rmtree_deinit(&tree);
-}
-
-static int make_stage(int dir, char name[NAME_MAX + 1]) {
+static int make_stage(pco_litter *litter, int dir, char name[NAME_MAX + 1]) {
   int rc = pco_fs_random_name(STAGE, name);
+  if (rc == 0)
+    pco_litter_note(litter, dir, name);
   if (rc == 0 && mkdirat(dir, name, 0700) != 0)
     rc = -errno;
   if (rc < 0)
@@ -310,7 +301,7 @@ static int make_stage(int dir, char name[NAME_MAX + 1]) {
   int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   rc = fd < 0 ? -errno : fd;
   if (rc < 0)
-    remove_stage(dir, name);
+    pco_litter_remove(dir, name);
   return rc;
 }
 
@@ -320,7 +311,7 @@ static int unpack_at(work *w, int dir, const pco_place *at,
                      pco_unpack_tree *u) {
   char name[NAME_MAX + 1];
   bool into = at->fd >= 0 && S_ISDIR(at->st.st_mode);
-  int stage = make_stage(dir, name);
+  int stage = make_stage(w->agent->litter, dir, name);
   if (stage < 0)
     return pco_transfer_fail(
         &w->t, stage,
@@ -339,7 +330,8 @@ static int unpack_at(work *w, int dir, const pco_place *at,
                         pco_transfer_tried(&w->t, rc, "giving it its name"));
   }
   close(stage);
-  remove_stage(dir, name);
+  pco_litter_remove(dir, name);
+  pco_litter_clear(w->agent->litter);
   return rc;
 }
 

@@ -42,6 +42,7 @@ static void destroy(pco_job *j) {
   write_job *w = (write_job *)j;
   if (w->temporary[0])
     unlinkat(w->dir, w->temporary, 0);
+  pco_litter_clear(w->head.agent->litter);
   if (w->fd >= 0)
     close(w->fd);
   if (w->dir >= 0)
@@ -161,6 +162,7 @@ static int open_temporary(write_job *w) {
     return -EIO;
   snprintf(w->temporary, sizeof w->temporary, ".portico-%016llx%08x",
            (unsigned long long)random[0], (unsigned)random[1]);
+  pco_litter_note(w->head.agent->litter, w->dir, w->temporary);
   w->fd = openat(w->dir, w->temporary,
                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (w->fd >= 0)

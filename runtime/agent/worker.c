@@ -23,13 +23,12 @@ static int compare_fds(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
-/* Closes all but 0 to 2, the socket, and the directories that paths begin at.
- */
-static void close_others(const pco_agent *a, int fd) {
+void pco_worker_close_others(const pco_agent *a, int fd) {
   int keep[PCO_PATH_DEPTH + 1];
   int n = 0;
   unsigned from = 3;
-  keep[n++] = fd;
+  if (fd >= 0)
+    keep[n++] = fd;
   for (int i = 0; i < a->paths.n_base; i++)
     keep[n++] = a->paths.base[i];
   qsort(keep, (size_t)n, sizeof *keep, compare_fds);
@@ -90,7 +89,7 @@ static void turn(pco_agent *a) {
 }
 
 _Noreturn void pco_worker_main(pco_agent *a, int fd) {
-  close_others(a, fd);
+  pco_worker_close_others(a, fd);
   prctl(PR_SET_NAME, "portico-files");
   prctl(PR_SET_CHILD_SUBREAPER, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -42,9 +42,12 @@ static void flush(pco_agent *a, pco_worker *w) {
 }
 
 static int make_process(pco_agent *a, pco_worker *w, const int fds[2]) {
+  w->litter = pco_litter_new();
   w->pid = fork();
-  if (w->pid == 0)
+  if (w->pid == 0) {
+    a->litter = w->litter;
     pco_worker_main(a, fds[1]);
+  }
   if (w->pid < 0)
     return -errno;
   w->pidfd = (int)syscall(SYS_pidfd_open, w->pid, 0);
@@ -81,6 +84,7 @@ static pco_worker *create(pco_agent *a) {
   if (rc != 0) {
     w->source.fn = NULL;
     disconnect(a, w);
+    pco_litter_free(w->litter);
     free(w);
     return NULL;
   }
@@ -101,6 +105,8 @@ static void let_go(pco_agent *a, pco_worker *w) {
   else
     a->workers.n--;
   disconnect(a, w);
+  pco_litter_free(w->litter);
+  w->litter = NULL;
   free(w->asked);
   w->asked = NULL;
   w->n_asked = 0;
@@ -124,6 +130,8 @@ static void lose_asked(pco_agent *a, pco_worker *w) {
 static void lose(pco_agent *a, pco_worker *w) {
   if (w->pidfd >= 0)
     syscall(SYS_pidfd_send_signal, w->pidfd, SIGKILL, NULL, 0);
+  pco_litter_expect(a, w->pid, w->litter);
+  w->litter = NULL;
   if (w->holds)
     lose_asked(a, w);
   else if (w->op && w->cancelled)
@@ -482,6 +490,8 @@ bool pco_workers_cancel(pco_agent *a, const pco_frame *f) {
 /* ---- the loop's side ----------------------------------------------------- */
 
 bool pco_workers_has(const pco_agent *a, pid_t pid) {
+  if (pco_litter_has(a, pid))
+    return true;
   for (const pco_worker *w = a->workers.first; w; w = w->next)
     if (w->pid == pid)
       return true;
@@ -489,11 +499,12 @@ bool pco_workers_has(const pco_agent *a, pid_t pid) {
 }
 
 void pco_workers_reaped(pco_agent *a, pid_t pid) {
-  for (pco_worker *w = a->workers.first; w; w = w->next)
-    if (w->pid == pid) {
-      lose(a, w);
-      return;
-    }
+  pco_worker *w = a->workers.first;
+  while (w && w->pid != pid)
+    w = w->next;
+  if (w)
+    lose(a, w);
+  pco_litter_reaped(a, pid);
 }
 
 void pco_workers_pause(pco_agent *a, bool paused) {
@@ -594,4 +605,5 @@ void pco_workers_deinit(pco_agent *a) {
   free_gone(a);
   while (a->workers.line)
     free_waiting(leave_line(&a->workers, NULL));
+  pco_litter_forget(a);
 }

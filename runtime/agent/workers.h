@@ -25,6 +25,7 @@
 #define PCO_WORKERS_H
 
 #include "channel.h"
+#include "litter.h"
 #include "request.h"
 #include "source.h"
 
@@ -54,10 +55,11 @@ typedef struct pco_worker {
   int pidfd;
   pco_channel chan;
   pco_source source;
-  uint64_t op;      /* of its request; 0: idle */
-  bool opens;       /* that is an OPEN or WATCH */
-  bool holds;       /* what `op` opened */
-  pco_asked *asked; /* of what it holds: PCO_MAX_ASKED; owned */
+  uint64_t op;        /* of its request; 0: idle */
+  bool opens;         /* that is an OPEN or WATCH */
+  bool holds;         /* what `op` opened */
+  pco_litter *litter; /* owned; or NULL */
+  pco_asked *asked;   /* of what it holds: PCO_MAX_ASKED; owned */
   size_t n_asked;
   int64_t kill_at; /* its request was cancelled; or PCO_NEVER */
   bool cancelled;
@@ -120,5 +122,8 @@ void pco_workers_deinit(struct pco_agent *a);
 /* The process itself (worker.c): `a` is the agent's, as the fork left it, and
  * `fd` its end of the socketpair. */
 _Noreturn void pco_worker_main(struct pco_agent *a, int fd);
+/* Closes all but 0 to 2, `fd` (-1: none) and the directories that paths begin
+ * at. */
+void pco_worker_close_others(const struct pco_agent *a, int fd);
 
 #endif /* PCO_WORKERS_H */

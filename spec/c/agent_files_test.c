@@ -827,17 +827,70 @@ static void test_all_workers_dead(client *c) {
     IS(finish(take(c, op[i])), ECANCELED, "all can be given up");
 }
 
-static void test_killed_worker(client *c) {
+/* Waits until there are so many entries, or more, or fewer: as the sign of n
+ * says; gives how many there are. */
+static int await_entries(const char *name, int n, bool at_most) {
+  int found = count_entries(name);
+  for (int i = 0; i < 3000 && (at_most ? found > n : found < n); i++) {
+    poll(NULL, 0, at_most ? 10 : 1);
+    found = count_entries(name);
+  }
+  return found;
+}
+
+static void kill_workers(client *c) {
   pid_t pid = 0;
-  int before = count_entries("ws");
-  OK(reads(c, "file", "content"), "there is a worker again");
-  uint64_t op = begin(c, PCO_WIRE_WRITE, "killed", 0);
-  client_send(c, NULL, 0);
-  for (int i = 0; i < 500 && count_entries("ws") == before; i++)
-    poll(NULL, 0, 10);
   while (find_workers(c, &pid, 1) == 1 && kill(pid, SIGKILL) == 0)
     poll(NULL, 0, 10);
+}
+
+/* A worker is killed when it has begun something in `name`: what it made there
+ * for the time being goes. */
+static void test_litter(client *c, uint64_t op, const char *name, int before,
+                        const char *what) {
+  IS(await_entries(name, before + 1, false), before + 1, what);
+  kill_workers(c);
   IS(finish(take(c, op)), EIO, "what a killed worker did is an error");
+  IS(await_entries(name, before, true), before, "and nothing is left of it");
+}
+
+static uint64_t begin_unpack(client *c, const char *path, int fd) {
+  uint64_t op = begin(c, PCO_WIRE_UNPACK, path, 0);
+  pco_wire_bytes(&c->buf, PCO_TAG_DATA, "", 0);
+  client_send(c, &fd, 1);
+  return op;
+}
+
+/* One whose request was cancelled is killed, when it does not answer. */
+static void test_litter_of_stopped(client *c, const char *name) {
+  int before = count_entries(name);
+  uint64_t op = begin(c, PCO_WIRE_WRITE, "lit/stopped", 0);
+  client_send(c, NULL, 0);
+  await_entries(name, before + 1, false);
+  stop_worker(c);
+  cancel(c, op);
+  IS(finish(take(c, op)), ECANCELED, "a worker that is slow is given up");
+  IS(await_entries(name, before, true), before, "nothing is left of it, too");
+}
+
+static void test_killed_worker(client *c) {
+  int fds[2];
+  mkdir(at("ws/lit"), 0755);
+  mkdir(at("ws/lit/deep"), 0755);
+  link_to("lit/deep", "ws/way");
+  OK(reads(c, "file", "content"), "there is a worker again");
+  uint64_t op = begin(c, PCO_WIRE_WRITE, "way/killed", 0);
+  client_send(c, NULL, 0);
+  test_litter(c, op, "ws/lit/deep", 0, "a WRITE has a temporary file");
+  if (pipe2(fds, O_CLOEXEC) != 0)
+    return;
+  op = begin_unpack(c, "way", fds[0]);
+  test_litter(c, op, "ws/lit/deep", 0, "UNPACK has a directory in the target");
+  op = begin_unpack(c, "lit/new", fds[0]);
+  test_litter(c, op, "ws/lit", 1, "or beside it");
+  close(fds[0]);
+  close(fds[1]);
+  test_litter_of_stopped(c, "ws/lit");
   OK(reads(c, "file", "content"), "and the next one lives");
   IS(await_workers(c, 0), 0, "a sandbox that does nothing has no worker");
 }
