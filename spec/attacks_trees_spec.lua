@@ -7,14 +7,16 @@ local backends = require("spec.support.backends")
 local env = require("spec.support.env")
 local errors = require("portico.errors")
 local facades = require("spec.support.facades")
+local heavy = require("spec.support.heavy")
 local leaks = require("spec.support.leaks")
 local sync = require("portico.sync")
 
 local nothing_left = leaks.frame()
 
--- Transfers of each kind; each looks up or puts in place a dozen names that are
--- swapped all the time.
-local ROUNDS = 40
+-- Transfers of each kind, of which each looks up or puts in place 48 names that
+-- are swapped all the time: six hundred looks, and a hundred thousand with
+-- PORTICO_HEAVY=100.
+local ROUNDS = heavy.share(2000, 0.6)
 local PAIRS = 12
 
 local EVIL = ("evil"):rep(1111)
@@ -102,11 +104,13 @@ for _, backend in ipairs(backends.real) do
       end
     end)
 
-    -- Does a transfer in rounds; how often it went well, and was refused.
+    -- Does a transfer in rounds, with a name of its own for what it may make;
+    -- how often it went well, and was refused.
     local function rounds(what, move)
       local good, refused = 0, 0
-      for _ = 1, ROUNDS do
-        local ok, err = pcall(move)
+      sh([[rm -rf "$1"; mkdir "$1"]], mine)
+      for i = 1, ROUNDS do
+        local ok, err = pcall(move, mine .. "/" .. i)
         if ok then
           good = good + 1
         elseif errors.is(err, "Error") then
@@ -123,51 +127,45 @@ for _, backend in ipairs(backends.real) do
       backends.it(it, backend, "a download reads nothing outside, links: "
         .. symlinks, function()
           local options = { symlinks = symlinks, on_error = "skip" }
-          local good, refused = rounds("download", function()
-            sh([[rm -rf "$1"]], mine)
-            sb:download("tree", mine, options)
-            -- A link that was kept leads where it says.
-            sh([[find "$1" -type l -delete]], mine)
-            nothing_evil(mine)
+          local good, refused = rounds("download", function(target)
+            sb:download("tree", target, options)
           end)
           assert.equal(ROUNDS, good, refused)
+          -- A link that was kept leads where it says.
+          sh([[find "$1" -type l -delete]], mine)
+          nothing_evil(mine)
         end)
     end
 
     backends.it(it, backend, "a download of what is swapped itself", function()
-      local good, refused = rounds("download", function()
-        sh([[rm -rf "$1"]], mine)
-        local ok, err = pcall(sb.download, sb, "tree/d0", mine,
-          { on_error = "skip" })
-        if not ok then
-          error(err, 0)
-        end
-        nothing_evil(mine)
+      local good, refused = rounds("download", function(target)
+        sb:download("tree/d0", target, { on_error = "skip" })
       end)
+      nothing_evil(mine)
       assert.equal(ROUNDS, good + refused)
-      good, refused = rounds("download", function()
-        sh([[rm -rf "$1"]], mine)
-        sb:download("tree/f0", mine)
-        nothing_evil(mine)
+      good, refused = rounds("download", function(target)
+        sb:download("tree/f0", target)
       end)
+      nothing_evil(mine)
       assert.equal(ROUNDS, good + refused)
     end)
 
     backends.it(it, backend, "an upload writes nothing outside", function()
-      sh([[rm -rf "$1"; mkdir "$1"; cd "$1"; i=0; while [ $i -lt $2 ]; do
+      local from = place.path .. "/from"
+      sh([[mkdir "$1"; cd "$1"; i=0; while [ $i -lt $2 ]; do
         mkdir d$i D$i; echo new > d$i/file; echo new > d$i/evil
         echo new > D$i/file; echo new > D$i/evil
-        echo new > f$i; i=$((i+1)); done]], mine, PAIRS)
+        echo new > f$i; i=$((i+1)); done]], from, PAIRS)
       local good, refused = rounds("upload", function()
-        sb:upload(mine, "tree", { on_error = "skip" })
+        sb:upload(from, "tree", { on_error = "skip" })
       end)
       assert.equal(ROUNDS, good, refused)
       good, refused = rounds("upload", function()
-        sb:upload(mine, "tree/d0")
+        sb:upload(from, "tree/d0")
       end)
       assert.equal(ROUNDS, good + refused)
       good, refused = rounds("upload", function()
-        sb:upload(mine .. "/f0", "tree/f0")
+        sb:upload(from .. "/f0", "tree/f0")
       end)
       assert.equal(ROUNDS, good + refused)
     end)
@@ -316,12 +314,13 @@ end)
 describe("the helper", function()
   facades.on_each(it, "may be killed", function(_, sb)
     local path = env.tmpdir()
-    env.sh("head -c 60000000 /dev/zero > " .. path .. "/f")
-    sb:upload(path .. "/f", "f")
+    -- So many files that it is not over when the first progress is told.
+    sb:exec({ "sh", "-c", "mkdir t && cd t && seq 10000 | xargs touch" })
+      :check()
     local helper = { "portico-agent", "--confine", "--fd", "3" }
     local self = env.read("/proc/self/stat"):match("^%d+")
     local killed
-    local ok, err = pcall(sb.download, sb, "f", path .. "/g", {
+    local ok, err = pcall(sb.download, sb, "t", path .. "/g", {
       on_progress = function()
         for _, pid in ipairs(killed and {} or env.pgrep(helper)) do
           local stat = env.read("/proc/" .. pid .. "/stat") or ""

@@ -2,7 +2,8 @@
 --
 -- They do a quarter of the whole, and a twentieth with sanitizers, so that a
 -- run of all tests stays short. PORTICO_HEAVY=100, a number of percent, asks
--- for the whole: ten thousand runs, a gibibyte.
+-- for the whole: ten thousand runs, a gibibyte. A spec may do less than a
+-- quarter of it by itself.
 
 local env = require("spec.support.env")
 local facades = require("spec.support.facades")
@@ -12,9 +13,10 @@ local heavy = {}
 local SANITIZED = env.read("/proc/self/maps"):find("lib[at]san") ~= nil
 local PERCENT = tonumber(os.getenv("PORTICO_HEAVY"))
 
--- The part of n that is asked for, at least 1.
-function heavy.share(n)
-  local percent = PERCENT or SANITIZED and 5 or 25
+-- The part of n that is asked for, at least 1; `percent` of it (25) if nobody
+-- asked.
+function heavy.share(n, percent)
+  percent = PERCENT or (percent or 25) / (SANITIZED and 5 or 1)
   return math.max(1, n * percent // 100 | 0)
 end
 
