@@ -81,6 +81,28 @@ describe("a task that computes", function()
     end
   end)
 
+  -- Far down there is no sentinel; above it there is one again.
+  it("is ended far down in a recursion, and after one", function()
+    for _, body in ipairs({ "compute()", "return 1" }) do
+      local output, status = run(([[
+        interrupt(0.2)
+        portico.run(function()
+          local function down(n)
+            if n == 0 then
+              %s
+            end
+            return 1 + down(n - 1)
+          end
+          collectgarbage("step")
+          print(down(50000))
+          compute()
+        end)
+      ]]):format(body))
+      assert.equal(1, status, output)
+      assert.truthy(output:find("PCO_EINTERRUPTED", 1, true), output)
+    end
+  end)
+
   it("is told to the logger while it computes", function()
     local output, status = run([[
       portico.set_logger(function(record)
@@ -117,6 +139,25 @@ describe("a task that computes", function()
       print(lines > 1000)
     ]])
     assert.same({ "true\n", 0 }, { output, status })
+  end)
+end)
+
+-- Lua 5.4.9 cannot tell of one if something is to be finalized just then.
+describe("a stack overflow", function()
+  it("in a task or a scope is told as one, whatever is finalized", function()
+    local output, status = run([[
+      local function recurse() return 1 + recurse() end
+      for _ = 1, 4 do
+        setmetatable({}, { __gc = function() end })
+        local ok, err = pcall(portico.run, function()
+          local ok, err = pcall(task.scope, recurse)
+          print(not ok and err:match("stack overflow"))
+          recurse()
+        end)
+        print(not ok and err:match("stack overflow"))
+      end
+    ]])
+    assert.same({ ("stack overflow\n"):rep(8), 0 }, { output, status })
   end)
 end)
 

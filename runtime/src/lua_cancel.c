@@ -31,6 +31,7 @@
 #define MAX_REFUSED   1000
 #define MAX_DEAF      1003 /* errors of the hook among them */
 #define HOOK_STEP     1000 /* instructions */
+#define MAX_LEVELS    1000 /* of a stack; looking costs their square */
 
 /* A cancelled task that cleans up, and how long it may. */
 typedef struct pco__grace {
@@ -115,12 +116,14 @@ typedef enum closing { NOT_FOUND, CLOSING, NOT_CLOSING } closing;
 
 /* Whether a `<close>` variable is being closed on the stack of co, without a
  * cancelled scope that was opened by the closing itself.  Lua says so where a
- * block is left without an error. */
+ * block is left without an error.  A closing that is deeper than MAX_LEVELS is
+ * not found, and has no grace. */
 static closing look_for_close(lua_State *co) {
   lua_Debug ar;
   if (!lua_checkstack(co, 8))
     return NOT_CLOSING;
-  for (int level = 0; lua_getstack(co, level, &ar); level++) {
+  for (int level = 0; level < MAX_LEVELS && lua_getstack(co, level, &ar);
+       level++) {
     if (is_cancelled_scope(co, &ar))
       return NOT_CLOSING;
     lua_getinfo(co, "n", &ar);

@@ -286,3 +286,10 @@ int pco__traceback_handler(lua_State *L) {
   lua_settop(L, 1);
   return 1;
 }
+
+void pco__name_overflow(lua_State *L, int status) {
+  if (status != LUA_ERRERR)
+    return;
+  lua_pop(L, 1);
+  lua_pushliteral(L, "stack overflow");
+}

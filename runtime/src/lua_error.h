@@ -24,6 +24,10 @@ bool pco__is_error(lua_State *L, int idx);
 bool pco__protected(lua_State *L, lua_CFunction fn, int n_args, int n_results);
 /* Message handler: adds a traceback to an error object that has none. */
 int pco__traceback_handler(lua_State *L);
+/* After a call with that handler, which ended with this status.  The handler
+ * does not fail, so an "error in error handling" is a stack overflow that Lua
+ * had no room to tell of: the error on top becomes that. */
+void pco__name_overflow(lua_State *L, int status);
 /* Finds the first Lua frame outside of Portico's own files on the stack of co;
  * L is the state that runs.  False: there is none. */
 bool pco__first_script_frame(lua_State *L, lua_State *co, lua_Debug *ar);

@@ -9,7 +9,8 @@
 
 #define NS_PER_S  UINT64_C(1000000000)
 #define GRACE_NS  (10 * NS_PER_S) /* of the tasks, after Ctrl-C */
-#define MAX_DEPTH 10000           /* calls, where it is looked for both */
+#define MAX_DEPTH 1000            /* calls, for a sentinel to be there */
+#define DEEP_STEP 100000          /* instructions, where there is none */
 #define SLOW_NS   NS_PER_S        /* for a task to run without waiting */
 
 /* ---- the hook of the main thread ----------------------------------------- */
@@ -67,11 +68,14 @@ void pco__tell_slow(lua_State *L, pco__task *task, uint64_t ns) {
 
 /* ---- while a task computes ----------------------------------------------- */
 
+static void watch(lua_State *L);
+
 /* Its logger hears of it now, not at the next wait, which may never come. */
 static void on_slow(lua_State *L, lua_Debug *ar) {
   pco__lua *lua = pco__lua_find(L);
   (void)ar;
   lua_sethook(L, NULL, 0, 0);
+  watch(L);
   if (lua->current)
     pco__deliver_log(L, lua);
 }
@@ -89,39 +93,85 @@ static void look(lua_State *L, pco__lua *lua) {
     lua_sethook(L, on_slow, LUA_MASKCOUNT, 1);
 }
 
-static void push_sentinel(lua_State *L, pco__lua *lua);
+/* ---- the sentinel -------------------------------------------------------- */
+
+static const char meta_key = 0; /* in the registry: its metatable */
 
 /* Called in whatever coroutine runs. */
 static int sentinel_gc(lua_State *L) {
-  lua_Debug ar;
   pco__lua *lua = *(pco__lua **)lua_touserdata(L, 1);
-  lua->has_sentinel = false;
   if (!lua->driving || L == lua->main) /* there no task runs; or lua_close */
     return 0;
-  push_sentinel(L, lua);
-  /* Near a stack overflow there may be no room for anything else. */
-  bool deep = lua_getstack(L, MAX_DEPTH, &ar) != 0;
-  if (lua->current && !lua_gethook(L) && !deep)
+  if (lua->current && !lua_gethook(L))
     look(L, lua);
+  watch(L);
   return 0;
 }
 
-static const char sentinel_meta = 0;
+/* Pushes its metatable.  Weak, its own metatable, it has the sentinel at 1 as
+ * long as that is to come, whatever becomes of it. */
+static void push_meta(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &meta_key) == LUA_TTABLE)
+    return;
+  lua_pop(L, 1);
+  lua_createtable(L, 1, 2);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_pushvalue(L, -1);
+  lua_setmetatable(L, -2); /* before it has __gc: that is not for itself */
+  lua_pushcfunction(L, sentinel_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &meta_key);
+}
 
 /* Nothing holds it: the next cycle of the collector finalizes it. */
-static void push_sentinel(lua_State *L, pco__lua *lua) {
+static int make_sentinel(lua_State *L) {
   pco__lua **ud = lua_newuserdatauv(L, sizeof(pco__lua *), 0);
-  *ud = lua;
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &sentinel_meta) != LUA_TTABLE) {
-    lua_pop(L, 1);
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, sentinel_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_pushvalue(L, -1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &sentinel_meta);
-  }
+  *ud = pco__lua_find(L);
+  push_meta(L);
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, -2, 1);
   lua_setmetatable(L, -2);
-  lua->has_sentinel = true;
+  return 0;
+}
+
+static bool has_sentinel(lua_State *L) {
+  int top = lua_gettop(L);
+  bool has = lua_rawgetp(L, LUA_REGISTRYINDEX, &meta_key) == LUA_TTABLE &&
+             lua_rawgeti(L, -1, 1) != LUA_TNIL;
+  lua_settop(L, top);
+  return has;
+}
+
+/* Looks in place of the sentinel, until the stack is less deep. */
+static void on_deep(lua_State *L, lua_Debug *ar) {
+  pco__lua *lua = pco__lua_find(L);
+  (void)ar;
+  lua_sethook(L, NULL, 0, 0);
+  if (!lua->driving || !lua->current)
+    return;
+  look(L, lua);
+  watch(L);
+}
+
+/* Lua 5.4.9, if it finds something to be finalized when a stack is full, takes
+ * the room that is for telling of the overflow, and tells "error in error
+ * handling" instead.  So far down in a recursion no sentinel is made, but a
+ * hook.  One that was made before may still be there then: what tasks and
+ * scopes catch is named right (pco__name_overflow). */
+static void watch(lua_State *L) {
+  lua_Debug ar;
+  if (!lua_getstack(L, MAX_DEPTH, &ar)) {
+    pco__keep_looking(L);
+  } else if (!lua_gethook(L)) {
+    lua_sethook(L, on_deep, LUA_MASKCOUNT, DEEP_STEP);
+  }
+}
+
+void pco__keep_looking(lua_State *L) {
+  if (!has_sentinel(L) && !pco__protected(L, make_sentinel, 0, 0))
+    lua_pop(L, 1); /* there is no memory: the next call may find some */
 }
 
 /* ---- run ----------------------------------------------------------------- */
@@ -129,10 +179,6 @@ static void push_sentinel(lua_State *L, pco__lua *lua) {
 void pco__begin_interrupts(lua_State *L, pco__lua *lua) {
   lua->main_hook = pco__main_hook(lua, L);
   lua->n_interrupts = 0;
-  if (lua->has_sentinel)
-    return;
-  push_sentinel(L, lua);
-  lua_pop(L, 1);
 }
 
 bool pco__take_interrupt(lua_State *L, pco__lua *lua) {

@@ -8,7 +8,8 @@
  * no hook: one that counts instructions would make all of Lua slower, always.
  * But what computes mostly makes garbage, so a sentinel that Lua finalizes with
  * each cycle of its collector looks: for Ctrl-C, and for a task that ran too
- * long.  It sets a hook then, where none is, so a debugger keeps its own.
+ * long.  It sets a hook then, where none is, so a debugger keeps its own.  Far
+ * down in a recursion there is a hook that counts in its place: see watch().
  */
 #ifndef PCO_LUA_INTERRUPT_H
 #define PCO_LUA_INTERRUPT_H
@@ -26,6 +27,9 @@ void pco__clear_interrupt(pco__lua *lua);
 
 /* run() begins: from now on Ctrl-C cancels its tasks. */
 void pco__begin_interrupts(lua_State *L, pco__lua *lua);
+/* While tasks run: from time to time, so that it is seen while they compute.
+ * Never raises. */
+void pco__keep_looking(lua_State *L);
 /* Looks for Ctrl-C; the first one cancels all tasks.  False: they shall be
  * given up, since it came again or they did not end in time. */
 bool pco__take_interrupt(lua_State *L, pco__lua *lua);

@@ -314,6 +314,7 @@ static int drive(lua_State *L, pco__lua *lua) {
   bool given_up = false;
   while (lua->n_tasks > 0 && !given_up) {
     pco__deliver_log(L, lua);
+    pco__keep_looking(L);
     run_ready(L, lua);
     collect_done(lua);
     if (pco__runtime_forked(&lua->runtime))

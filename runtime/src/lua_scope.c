@@ -427,6 +427,7 @@ static int join(lua_State *L, mode m) {
 
 static int after_body(lua_State *L, int status, lua_KContext m) {
   pco__scope *scope = (pco__scope *)lua_touserdata(L, AT_SCOPE);
+  pco__name_overflow(L, status);
   scope->body_failed = status != LUA_OK && status != LUA_YIELD;
   if (scope->body_failed && scope->owner &&
       !pco__is_cancel_error(L, AT_RESULTS, scope->owner)) {

@@ -48,7 +48,6 @@ typedef struct pco__lua {
   unsigned n_made;     /* tasks, ever */
   bool suspending;     /* a wait is on its way to the scheduler */
   bool driving;        /* inside run() */
-  bool has_sentinel;   /* see lua_interrupt.h */
   int n_interrupts;    /* Ctrl-C, since run() began */
   lua_Hook main_hook;  /* of the main thread, that is no news */
   uint64_t give_up_at; /* uv_hrtime(), after the first one */

@@ -21,6 +21,7 @@
 static int after_body(lua_State *L, int status, lua_KContext context) {
   (void)context;
   /* 1: the traceback handler, then results or the error. */
+  pco__name_overflow(L, status);
   lua_pushboolean(L, status == LUA_OK || status == LUA_YIELD);
   lua_replace(L, 1);
   return lua_gettop(L);
