@@ -114,8 +114,36 @@ async def task_commands():
     return (time.perf_counter() - start) * 1e3
 
 
+async def task_nested():
+    """What a wait costs for each generator that it is passed on through."""
+    levels, count = 4, 20000
+
+    async def waits():
+        for _ in range(count):
+            await anyio.sleep(0)
+            yield
+
+    async def through(level):
+        source = through(level - 1) if level else waits()
+        async for value in source:
+            yield value
+
+    async def nanoseconds(level):
+        samples = []
+        for _ in range(5):
+            start = time.process_time_ns()
+            async for _ in through(level):
+                pass
+            samples.append(time.process_time_ns() - start)
+        return statistics.median(samples)
+
+    plain = await nanoseconds(0)
+    return (await nanoseconds(levels) - plain) / count / levels
+
+
 rows = {
     "exec": exec_async,
+    "task_nested": task_nested,
     "task_memory": task_memory,
     "task_wake": task_wake,
     "task_sleepers": task_sleepers,

@@ -111,8 +111,56 @@ local function task_commands()
   return (uv.hrtime() - start) / 1e6
 end
 
+-- Nanoseconds of a wait, of the processor, for each level of coroutines above
+-- the one that libuv's callback resumes: by hand, each level hands the yield of
+-- the next one on.
+local function task_nested()
+  local LEVELS, COUNT, ROUNDS = 4, 20000, 9
+  local idle, waiting = uv.new_idle(), nil
+  idle:start(function()
+    for _ = 1, 100 do
+      if waiting then
+        coroutine.resume(waiting)
+      end
+    end
+  end)
+  local function at(level, fn)
+    if level == 0 then
+      return fn()
+    end
+    local inner = coroutine.create(at)
+    local ok, result = coroutine.resume(inner, level - 1, fn)
+    while coroutine.status(inner) == "suspended" do
+      coroutine.yield()
+      ok, result = coroutine.resume(inner)
+    end
+    return assert(ok and result)
+  end
+  local function waits()
+    local samples = {}
+    for i = 1, ROUNDS do
+      local start = os.clock()
+      for _ = 1, COUNT do
+        coroutine.yield()
+      end
+      samples[i] = (os.clock() - start) * 1e9
+    end
+    table.sort(samples)
+    return samples[ROUNDS // 2 + 1]
+  end
+  local value
+  waiting = coroutine.create(function()
+    value = (at(LEVELS, waits) - waits()) / COUNT / LEVELS
+    waiting = nil
+    idle:close()
+  end)
+  uv.run()
+  return value
+end
+
 local rows = {
   task_memory = task_memory,
+  task_nested = task_nested,
   task_wake = task_wake,
   task_sleepers = task_sleepers,
   task_commands = task_commands,
