@@ -11,6 +11,7 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,6 +21,7 @@
 #define MS           UINT64_C(1000000)
 #define MEMORY_LIMIT (64 << 20)
 #define GRACE_NS     (1000 * MS)
+#define SLICE_NS     (500 * MS) /* a script that never waits is ended then */
 
 struct scripts {
   world *world;
@@ -113,11 +115,27 @@ static void on_failure(void *ud, pco_runtime *rt, pco_task *task) {
   fprintf(stderr, "a script failed: %s\n", pco_task_message(task));
 }
 
+static void on_slice_signal(int signo) {
+  (void)signo;
+  pco_slice_signal();
+}
+
+/* The signal that ends scripts without end is the game's to choose, and its
+ * handler the game's: Portico has none. */
+static int set_signal(void) {
+  struct sigaction act = {.sa_handler = on_slice_signal,
+                          .sa_flags = SA_RESTART};
+  sigaction(SIGRTMIN + 3, &act, NULL);
+  return SIGRTMIN + 3;
+}
+
 static int make_runtime(scripts *s) {
   pco_config c;
   pco_config_init(&c);
   c.libs = PCO_LIBS_SAFE; /* sandboxes, and nothing of the player's machine */
   c.memory_limit = MEMORY_LIMIT;
+  c.slice_limit_ns = SLICE_NS;
+  c.slice_signal = (uint32_t)set_signal();
   c.ud = s;
   c.log = on_log;
   c.on_task_error = on_failure;

@@ -24,6 +24,8 @@
 #ifndef PCO_EMBED_H
 #define PCO_EMBED_H
 
+#include <time.h>
+
 #include "lua_state.h"
 #include "portico/portico.h"
 
@@ -81,6 +83,9 @@ struct pco_runtime {
   bool inside;           /* a tick or the like is going on */
   atomic_bool interrupt;
   atomic_bool in_slice;
+  timer_t slice_timer; /* sends config.slice_signal to this thread */
+  bool has_slice_timer;
+  volatile unsigned slice_armed_at; /* how many signals had come */
   uint64_t killed_at;       /* of this slice: an error was raised; 0: none */
   struct pco__task *warned; /* only compared: whose slice was told of last */
   pco__node handles;        /* of pco_task.all: all that there are */
@@ -174,6 +179,10 @@ void pco__embed_close_posts(pco_runtime *rt);
 uint64_t pco__thread_ns(void);
 /* Sets up the hook, if the config wants one; 0 or a code. */
 int pco__embed_start_slices(pco_runtime *rt);
+void pco__embed_stop_slices(pco_runtime *rt);
+/* Around what runs scripts: the signal looks there.  Gives what leave takes. */
+pco_runtime *pco__slices_enter(pco_runtime *rt);
+void pco__slices_leave(pco_runtime *outer);
 
 /* Goes on with a shutdown; true if something was done. */
 bool pco__embed_shutdown_step(pco_runtime *rt);

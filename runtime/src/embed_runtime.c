@@ -133,8 +133,7 @@ static int check_config(const pco_config *c) {
   if (c->lua_version && c->lua_version != LUA_VERSION_NUM)
     return PCO_ELUA;
   bool own_only = c->alloc || c->memory_limit || c->libs;
-  if (c->libs & ~(uint32_t)PCO_LIBS_ALL || c->reserved ||
-      (c->state && own_only))
+  if (c->libs & ~(uint32_t)PCO_LIBS_ALL || (c->state && own_only))
     return PCO_EINVAL;
   return 0;
 }
@@ -144,6 +143,7 @@ static void free_all(pco_runtime *rt) {
   if (rt->owns_state && rt->L)
     lua_close(rt->L);
   rt->L = NULL;
+  pco__embed_stop_slices(rt);
   pco__embed_close_posts(rt);
   close_descriptors(rt);
   free_strings(rt);
@@ -237,6 +237,7 @@ static void leave_state(pco_runtime *rt) {
   forget_host(lua);
   lua->backends = NULL;
   lua->slice_hook = NULL;
+  lua->slice_count = 0;
   atomic_store(&lua->runtime.log.enabled, false);
   rt->lua = NULL;
   if (rt->owns_state)

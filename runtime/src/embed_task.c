@@ -260,9 +260,12 @@ void pco__embed_cancel_tasks(pco_runtime *rt) {
 /* One that cannot be resumed any more: its coroutine is closed, without any
  * wait, and it fails. */
 static void kill_one(lua_State *L, pco__task *task) {
-  task->lua->slice_start = pco__thread_ns();
+  pco__lua *lua = task->lua;
+  lua->slice_start = lua->slice_count ? pco__thread_ns() : 0;
+  lua->running.co = task->co;
   if (task->started)
     lua_resetthread(task->co);
+  lua->running.co = NULL;
   lua_settop(task->co, 0);
   pco__push_error(
       L,
@@ -285,8 +288,10 @@ static void kill_all(lua_State *L, pco_runtime *rt, pco__guarded *g) {
 void pco__embed_kill_tasks(pco_runtime *rt) {
   pco__guarded g = {.fn = kill_all};
   rt->killing = true;
+  pco_runtime *outer = pco__slices_enter(rt);
   for (int i = 0; i < 3 && !pco__list_empty(&rt->lua->tasks); i++)
     pco__embed_guard(rt, &g, 0);
+  pco__slices_leave(outer);
   rt->killing = false;
 }
 

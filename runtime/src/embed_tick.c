@@ -88,7 +88,9 @@ static bool run_scripts(pco_runtime *rt, slices *s, int *rc) {
   unsigned before = s->sum.n;
   uv_update_time(&rt->lua->runtime.loop.uv); /* the loop may have had no turn */
   atomic_store(&rt->in_slice, true);
+  pco_runtime *outer = pco__slices_enter(rt);
   int failed = pco__embed_guard(rt, &s->g, 0);
+  pco__slices_leave(outer);
   atomic_store(&rt->in_slice, false);
   atomic_store(&rt->interrupt, false);
   if (failed < 0) { /* it broke off in the middle */

@@ -189,7 +189,7 @@ void pco__run_slices(lua_State *L, pco__lua *lua, uint64_t until,
     pco__task *task = next_ready(lua, 0);
     if (!task)
       break;
-    lua->slice_start = lua->slice_hook ? pco__thread_ns() : 0;
+    lua->slice_start = lua->slice_count ? pco__thread_ns() : 0;
     lua->resuming = task;
     resume(L, task);
     lua->resuming = NULL;

@@ -56,11 +56,14 @@ typedef struct pco__lua {
   int unclosed;        /* objects that hold more than memory */
   int collect_at;      /* so many of them are looked through for garbage */
   /* Of a host in C: see embed.h. */
-  struct pco_runtime *embedder; /* drives the tasks; NULL: run() does */
-  const char *const *backends;  /* that scripts may name; NULL: all */
-  lua_Hook slice_hook;          /* of each task; NULL: none */
-  uint64_t slice_start;         /* pco__thread_ns(), of what runs now */
-  struct pco__task *resuming;   /* its end is not handled yet */
+  struct pco_runtime *embedder;  /* drives the tasks; NULL: run() does */
+  const char *const *backends;   /* that scripts may name; NULL: all */
+  lua_Hook slice_hook;           /* of each task; NULL: none */
+  int slice_count;               /* instructions between its calls; 0: a
+                                    signal sets it */
+  volatile uint64_t slice_start; /* pco__thread_ns(), of what runs now; with a
+                                    signal from the first one on, before 0 */
+  struct pco__task *resuming;    /* its end is not handled yet */
 } pco__lua;
 
 /* The binding of a state, where there are no upvalues; NULL: not loaded. */

@@ -67,8 +67,8 @@ pco__task *pco__task_new(lua_State *L, pco__lua *lua, int n_args,
   task->n_args = n_args + 1;
   task->co = lua_newthread(L);
   lua_setiuservalue(L, -2, PCO__TASK_THREAD);
-  if (lua->slice_hook)
-    lua_sethook(task->co, lua->slice_hook, LUA_MASKCOUNT, PCO__SLICE_COUNT);
+  if (lua->slice_hook && lua->slice_count)
+    lua_sethook(task->co, lua->slice_hook, LUA_MASKCOUNT, lua->slice_count);
   /* Not luaL_checkstack: an error of that thread would have no handler. */
   if (!lua_checkstack(task->co, n_args + 4))
     luaL_error(L, "too many arguments");

@@ -54,8 +54,9 @@ static void test_config(void) {
   c.libs = 1u << 30;
   embed_is(create(&c), PCO_EINVAL, "an unknown library");
   pco_config_init(&c);
-  c.reserved = 1;
-  embed_is(create(&c), PCO_EINVAL, "a reserved field");
+  c.slice_signal = 1000;
+  c.interruptible = 1;
+  embed_is(create(&c), PCO_EINVAL, "a signal that there is not");
   pco_config_init(&c);
   c.lua_dir = "/no/such/directory";
   c.libs = PCO_LIBS_SAFE; /* so that LUA_PATH finds nothing either */

@@ -484,9 +484,16 @@ static void keep_log(void *ud, int level, const char *text) {
     snprintf(warning, sizeof warning, "%s", text);
 }
 
-static void test_slices(void) {
+static void on_slice_signal(int signo) {
+  (void)signo;
+  pco_slice_signal();
+}
+
+static void test_slices(int signo) {
   pco_config c;
   pco_config_init(&c);
+  c.slice_signal = (uint32_t)signo;
+  warning[0] = '\0';
   c.slice_limit_ns = 50 * MS;
   c.slice_warn_ns = 10 * MS;
   c.log = keep_log;
@@ -525,12 +532,14 @@ static void *interrupt_soon(void *arg) {
   return NULL;
 }
 
-static void test_interrupt(void) {
+static void test_interrupt(int signo) {
   pco_config c;
   pco_config_init(&c);
   pco_runtime *rt = embed_new(&c);
   embed_is(pco_interrupt(rt), PCO_EINVAL, "interrupts must be asked for");
   pco_runtime_destroy(rt);
+  atomic_store(&enough, false);
+  c.slice_signal = (uint32_t)signo;
   c.interruptible = 1;
   rt = embed_new(&c);
   embed_is(pco_interrupt(rt), 0, "an interrupt while nothing runs");
@@ -545,6 +554,78 @@ static void test_interrupt(void) {
   atomic_store(&enough, true);
   pthread_join(thread, NULL);
   pco_runtime_destroy(rt);
+}
+
+static int tick_other(lua_State *L) {
+  lua_pushinteger(
+      L, pco_tick(lua_touserdata(L, lua_upvalueindex(1)), 50 * MS, NULL));
+  return 1;
+}
+
+static bool has_hook; /* of the script that runs */
+
+static int look_for_hook(lua_State *L) {
+  has_hook |= lua_gethook(L) != NULL;
+  return 0;
+}
+
+/* What the host has to do for it, and what scripts notice. */
+static void test_slice_signal(void) {
+  const int signo = SIGRTMIN + 3;
+  pco_config c;
+  pco_runtime *rt;
+  pco_config_init(&c);
+  c.slice_signal = (uint32_t)signo;
+  embed_is(pco_runtime_create(&c, &rt), PCO_EINVAL,
+           "a signal without anything to do");
+  c.slice_limit_ns = 50 * MS;
+  embed_is(pco_runtime_create(&c, &rt), PCO_EINVAL,
+           "a signal that would end the program");
+  struct sigaction act = {.sa_handler = on_slice_signal,
+                          .sa_flags = SA_RESTART};
+  sigaction(signo, &act, NULL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signo);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  embed_is(pco_runtime_create(&c, &rt), PCO_EINVAL, "one that is blocked");
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+  c.slice_signal = 1000;
+  embed_is(pco_runtime_create(&c, &rt), PCO_EINVAL, "a number that is none");
+  lua_State *own = luaL_newstate();
+  c.slice_signal = (uint32_t)signo;
+  c.state = own;
+  embed_is(pco_runtime_create(&c, &rt), PCO_EINVAL,
+           "in a state whose coroutines are not known");
+  c.state = NULL;
+  lua_close(own);
+  raise(signo); /* without any script */
+
+  c.slice_signal = (uint32_t)signo;
+  rt = embed_new(&c);
+  lua_register(pco_state(rt), "look", look_for_hook);
+  embed_text(embed_run(rt, "for i = 1, 1e5 do look() end return 'good'"),
+             "good", "while a script is within its time");
+  embed_ok(!has_hook, "it has no hook, which would slow it down");
+  pco_runtime *other = embed_new(NULL);
+  lua_State *L = pco_state(rt);
+  lua_pushlightuserdata(L, other);
+  lua_pushcclosure(L, tick_other, 1);
+  lua_setglobal(L, "tick_other");
+  pco_task *task = embed_load(other, "require'portico'.sleep(1000)");
+  embed_ok(strstr(embed_run(rt, "tick_other() while true do end"),
+                  "PCO_ESLICE") != NULL,
+           "a runtime that was ticked inside does not take it away");
+  pco_task_release(task);
+  pco_runtime_destroy(other);
+  task = embed_load(rt, "local t <close> = setmetatable({}, {__close =\n"
+                        "  function() while true do end end})\n"
+                        "require'portico'.sleep(1000)");
+  pco_task_release(task);
+  pco_tick(rt, MS, NULL);
+  embed_is(pco_runtime_destroy(rt), 0, "one that cleans up for ever is ended");
+  test_slices(signo);
+  test_interrupt(signo);
 }
 
 /* ---- the end ------------------------------------------------------------- */
@@ -699,8 +780,9 @@ int main(int argc, char **argv) {
   test_posts();
   test_modules();
   test_memory();
-  test_slices();
-  test_interrupt();
+  test_slices(0);
+  test_interrupt(0);
+  test_slice_signal();
   test_shutdown();
   test_empty_shutdown();
   test_open_end();

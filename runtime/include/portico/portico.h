@@ -220,9 +220,20 @@ typedef struct pco_config {
   uint64_t slice_warn_ns;
   /* Non-zero: pco_interrupt() ends a script in the middle of a slice.  With
    * this or one of the two above Lua counts instructions: code of Lua alone
-   * then takes about two and a half times as long. */
+   * then takes about two and a half times as long, however seldom the clock is
+   * looked at, since Lua leaves its fast path for each one.  See slice_signal.
+   */
   uint32_t interruptible;
-  uint32_t reserved; /* 0 */
+  /* A signal of the host's for the three above; then nothing is counted and
+   * scripts run as fast as without.  The host has a handler for it, which calls
+   * pco_slice_signal(), with SA_RESTART, for as long as the runtime lives; it
+   * is not blocked in the runtime's thread.  It comes to that thread alone,
+   * while scripts run, each time that an eighth of the time has passed (1 to
+   * 50 ms of processor time), and at most once after they have run.  Only with
+   * an own state, where `coroutine` is portico.coroutine then; coroutines that
+   * functions of the host resume are not seen.  0: none.  SIGRTMIN + 3, or so.
+   */
+  uint32_t slice_signal;
   /* Names of backends that scripts may use, NULL-terminated; NULL: all that are
    * installed.  Paths of plugins are never taken from scripts here. */
   const char *const *backends;
@@ -428,6 +439,10 @@ PCO_API int pco_wake(pco_runtime *rt);
  * none runs.  Needs `interruptible` or one of the slice times in the config,
  * else PCO_EINVAL.  May be called in a signal handler.  [any] */
 PCO_API int pco_interrupt(pco_runtime *rt);
+
+/* What the host's handler of `slice_signal` calls.  Does nothing when no script
+ * runs on this thread.  [signal handlers] */
+PCO_API void pco_slice_signal(void);
 
 /* ---- looking ------------------------------------------------------------- */
 
