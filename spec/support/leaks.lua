@@ -10,7 +10,7 @@ local env = require("spec.support.env")
 local leaks = {}
 
 -- How long leftovers may take to vanish, in seconds.
-local PATIENCE = 5
+local PATIENCE = 10
 
 -- How much more memory than before a file may leave in use, in MiB. What the
 -- allocator keeps of what was freed counts, so it is not little; with a
