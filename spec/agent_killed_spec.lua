@@ -61,7 +61,7 @@ local function with_victim(P, backend, fn)
     raises("ConnectionError", sb.spawn, sb, { "true" })
     assert.is_true(sb:close())
   end)
-  assert.is_true(env.eventually(5, function()
+  assert.is_true(env.eventually(20, function()
     return #env.pgrep(SLEEP) == 0
   end), "a command lives on")
 end

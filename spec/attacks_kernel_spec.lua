@@ -497,7 +497,7 @@ describe("attack: sockets of the host:", function()
     os.execute(("%s %s %s <%s/in >%s/out 2>&1 &"):format(
       env.quoted(directory .. "/listener"), name, path, dir, dir))
     stop = assert(io.open(dir .. "/in", "w"))
-    ports = assert(env.eventually(5, function()
+    ports = assert(env.eventually(20, function()
       local output = env.read(dir .. "/out") or ""
       local four, six = output:match("^(%d+) (%d+)\n")
       return four and { four, six }

@@ -35,7 +35,7 @@ end
 
 -- The first child of a process, of whichever of its threads.
 local function child_of(pid)
-  return assert(env.eventually(5, function()
+  return assert(env.eventually(20, function()
     local tasks = ("/proc/%d/task/"):format(pid)
     for task in lfs.dir(tasks) do
       local text = env.read(tasks .. task .. "/children")

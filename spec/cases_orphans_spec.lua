@@ -25,7 +25,7 @@ local function unique_sleep()
 end
 
 local function is_gone(argv)
-  return env.eventually(3, function()
+  return env.eventually(20, function()
     return #env.pgrep(argv) == 0
   end)
 end
@@ -77,7 +77,7 @@ describe("killing the whole tree:", function()
   on_each(it, "case 13: a shell and its child", function(_, sb)
     local argv = unique_sleep()
     local p = sb:spawn({ "sh", "-c", table.concat(argv, " ") .. "; sleep 322" })
-    assert.truthy(env.eventually(5, function()
+    assert.truthy(env.eventually(20, function()
       return #env.pgrep(argv) == 1
     end))
     assert.equal("SIGKILL", p:kill().signal)
@@ -89,7 +89,7 @@ describe("killing the whole tree:", function()
       local argv = unique_sleep()
       local p = sb:spawn("setsid sh -c '" .. table.concat(argv, " ")
         .. " & setsid sleep 322 & exit' & sleep 323")
-      assert.truthy(env.eventually(5, function()
+      assert.truthy(env.eventually(20, function()
         return #env.pgrep(argv) == 1
       end))
       assert.same({}, p:kill().survivors)

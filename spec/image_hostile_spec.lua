@@ -406,7 +406,7 @@ describe("what is no good tar:", function()
       assert.equal("EBUSY", err.code)
       assert.truthy(err.message:find("changed while it was read", 1, true))
       assert.same({}, images.names(cache, "images"))
-      env.eventually(5, function()
+      env.eventually(20, function()
         return #env.pgrep({ "lua5.4", writer }) == 0
       end)
     end)

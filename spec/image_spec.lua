@@ -69,7 +69,7 @@ local function race(P, dir, options, wanted)
     end
   end
   env.write(dir .. "/stop", "")
-  env.eventually(5, function()
+  env.eventually(20, function()
     return #env.pgrep({ "lua5.4", racer }) == 0
   end)
   return seen

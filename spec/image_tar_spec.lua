@@ -429,7 +429,7 @@ describe("an unpacking that is not waited for", function()
       assert.equal(1, #images.names(cache, "making"))
       assert.same({}, images.names(cache, "images"))
       -- While it dies what it has is still its own.
-      assert.is_true(env.eventually(5, function()
+      assert.is_true(env.eventually(20, function()
         return not env.exists("/proc/" .. pid:sub(1, -2))
       end))
       local sb <close> = create(P, dir .. "/root.tar", cache)

@@ -38,7 +38,7 @@ local function test(name, code, expected)
         local start = assert(tonumber(output:match("^on (%S+)")), output)
         assert.is_true(env.now() - start < 3, output)
         assert.equal(expected, status, output)
-        assert.is_true(env.eventually(3, function()
+        assert.is_true(env.eventually(20, function()
           return #env.pgrep({ "sleep", mark }) == 0
         end), "a command lives on")
       end)

@@ -325,7 +325,7 @@ describe("the end of a script", function()
     assert.truthy(output:find("^on "), output)
     assert.equal(expected_code, code, output)
     assert.is_true(duration < 5, duration .. " seconds")
-    assert.is_true(env.eventually(3, function()
+    assert.is_true(env.eventually(20, function()
       return #env.pgrep({ "sleep", seconds }) == 0
     end), "the command lives on")
     return output

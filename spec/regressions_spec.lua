@@ -179,7 +179,7 @@ describe("signal", function()
   on_each(it, "is false after an end that nobody waited for",
     function(_, sb)
       local p = sb:spawn({ "true" })
-      assert.is_true(env.eventually(5, function()
+      assert.is_true(env.eventually(20, function()
         sb:exec({ "true" }) -- lets the answer in
         return p:poll() ~= nil
       end))

@@ -121,7 +121,7 @@ function env.eventually(seconds, fn)
 end
 
 -- Runs a script in a lua5.4 of its own, with both outputs together. `prefix`
--- is shell text before it ("ulimit -n 20; "); after `limit` seconds, 60 unless
+-- is shell text before it ("ulimit -n 20; "); after `limit` seconds, 120 unless
 -- given, it is killed. Returns output, code, seconds.
 function env.script(code, prefix, limit)
   local path = os.tmpname()
@@ -130,7 +130,7 @@ function env.script(code, prefix, limit)
   -- A shell starts background jobs with SIGINT ignored; scripts that test
   -- Ctrl-C must not inherit that from us.
   local output, status = env.sh((prefix or "")
-    .. "env --default-signal=INT timeout -k 5 " .. (limit or 60)
+    .. "env --default-signal=INT timeout -k 5 " .. (limit or 120)
     .. " lua5.4 " .. quoted(path)
     .. " 2>&1")
   os.remove(path)
