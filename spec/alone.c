@@ -2,14 +2,15 @@
 /*
  * Runs one test so that others may run beside it:
  *
- *   alone COMMAND...
+ *   alone SECONDS COMMAND...
  *
  * It is the parent of every process that loses its own (a subreaper), so that
  * a test's processes are those below it, whatever they do; the test finds its
  * pid in PORTICO_TEST_ROOT.  TMPDIR and HOME are an empty directory, which is
- * removed.  It ends as the test did, or with 1 if that left a process behind
- * that does not end within PATIENCE_MS, or a file in TMPDIR; and tells what it
- * took.
+ * removed.  After so many seconds it kills the test, and lets what that has
+ * started clean up, as ctest would not.  It ends as the test did, or with 1 if
+ * that left a process behind that does not end within PATIENCE_MS, or a file in
+ * TMPDIR; and tells what it took.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -164,27 +165,34 @@ static pid_t start(char **argv) {
   return -1;
 }
 
-static int run(char **argv) {
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int run(char **argv, int seconds) {
   int status = 0;
-  bool ended = false;
+  bool ended = false, killed = false;
+  double limit = now() + seconds;
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   pid_t test = start(argv);
   sigprocmask(SIG_BLOCK, &child, NULL);
-  while (reap(test, &status, &ended) && !ended)
+  while (reap(test, &status, &ended) && !ended) {
+    if (!killed && now() > limit) {
+      killed = true;
+      printf("# killed after %d s\n", seconds);
+      kill(test, SIGKILL);
+    }
     sigtimedwait(&child, NULL, &(struct timespec){.tv_sec = 1});
+  }
   return status;
 }
 
 static double seconds_of(struct timeval t) {
   return (double)t.tv_sec + (double)t.tv_usec / 1e6;
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static void tell_cost(double start) {
@@ -195,13 +203,14 @@ static void tell_cost(double start) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2) {
-    fprintf(stderr, "usage: alone COMMAND...\n");
+  int seconds = argc > 2 ? atoi(argv[1]) : 0;
+  if (seconds <= 0) {
+    fprintf(stderr, "usage: alone SECONDS COMMAND...\n");
     return 2;
   }
   double start_time = now();
   set_up();
-  int status = run(argv + 1);
+  int status = run(argv + 2, seconds);
   bool fine = all_end();
   fine = is_clean() && fine;
   tell_cost(start_time);
