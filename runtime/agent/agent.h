@@ -44,7 +44,8 @@ typedef struct pco_agent {
   pco_commands commands;
   pco_workers workers;
   pco_relays relays;
-  pco_jobs jobs; /* of a worker; here, only if there can be none */
+  pco_jobs jobs;   /* of a worker; here, only if there can be none */
+  bool own_system; /* it is the first process of its PID namespace */
   bool is_worker;
   bool confines;         /* what it unpacks: it works for the host itself */
   pco_left *left;        /* what workers left that were killed */

@@ -12,19 +12,16 @@
 #include "agent.h"
 #include "clock.h"
 #include "kill_all.h"
-#include "launch.h"
+#include "lost.h"
 #include "places.h"
+#include "sup.h"
 #include "supervisor.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,99 +30,7 @@
  * over before the host takes a silent agent for lost (30 s). */
 #define START_TIME   (20 * PCO_S)
 #define START_MOMENT (2 * PCO_S)
-#define KILL_SLICE   (50 * PCO_MS) /* of killing orphans, a turn */
-#define IDLE_TIME    (5 * PCO_S)   /* a sandbox that does nothing has no pool */
-
-/* ---- supervisors -------------------------------------------------------- */
-
-static void link_in(pco_sup **list, pco_sup *s) {
-  s->prev = NULL;
-  s->next = *list;
-  if (s->next)
-    s->next->prev = s;
-  *list = s;
-}
-
-static void link_out(pco_sup **list, pco_sup *s) {
-  if (s->next)
-    s->next->prev = s->prev;
-  if (s->prev)
-    s->prev->next = s->next;
-  else
-    *list = s->next;
-}
-
-/* Stops talking to a supervisor; an idle one then ends by itself. */
-static void disconnect(pco_agent *a, pco_sup *s) {
-  if (s->source.fn)
-    pco_source_remove(a->epoll, &s->source);
-  pco_channel_deinit(&s->chan);
-  if (s->pidfd >= 0)
-    close(s->pidfd);
-  s->pidfd = -1;
-}
-
-static void close_counter(pco_counter *c) {
-  if (c->fd >= 0)
-    close(c->fd);
-  *c = (pco_counter){.fd = -1};
-}
-
-static void dispose(pco_sup *s) {
-  pco_places_drop(s);
-  close_counter(&s->own_kills);
-  close_counter(&s->command_kills);
-  free(s);
-}
-
-static void on_supervisor(void *arg, uint32_t events);
-
-/* Forks.  The parent gets the child's pid and pidfd in s. */
-static int fork_supervisor(pco_agent *a, pco_sup *s, int theirs) {
-  bool own_system = getpid() == 1;
-  s->pid = fork();
-  if (s->pid == 0) {
-    pco_launch_others(2 + a->commands.n_busy + a->commands.n_idle +
-                      a->workers.n);
-    pco_supervisor_main(theirs, a->null, own_system);
-  }
-  if (s->pid < 0)
-    return -errno;
-  s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-  return s->pidfd < 0 ? -errno : 0;
-}
-
-static int create(pco_agent *a, pco_sup **out) {
-  int fds[2];
-  pco_sup *s = calloc(1, sizeof *s);
-  if (!s)
-    return -ENOMEM;
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
-    free(s);
-    return -errno;
-  }
-  s->agent = a;
-  s->pidfd = -1;
-  s->limit_at = PCO_NEVER;
-  s->answer_at = PCO_NEVER;
-  s->own_leaf = s->command_leaf = PCO_NO_LEAF;
-  s->own_kills.fd = s->command_kills.fd = -1;
-  pco_channel_init(&s->chan, fds[0]);
-  int rc = fork_supervisor(a, s, fds[1]);
-  close(fds[1]);
-  s->source = (pco_source){.fd = fds[0], .fn = on_supervisor, .arg = s};
-  if (rc == 0)
-    rc = pco_source_add(a->epoll, &s->source, EPOLLIN);
-  if (rc != 0) {
-    s->source.fn = NULL;
-    disconnect(a, s); /* a child that was forked sees the end of its stream */
-    free(s);
-    return rc;
-  }
-  link_in(&a->commands.live, s);
-  *out = s;
-  return 0;
-}
+#define IDLE_TIME    (5 * PCO_S) /* a sandbox that does nothing has no pool */
 
 void pco_commands_flush(pco_agent *a, pco_sup *s) {
   int rc = pco_channel_flush(&s->chan);
@@ -144,31 +49,6 @@ static void expect(pco_agent *a, int64_t *which, int64_t wait) {
     *which = at;
   if (at < a->commands.next_silent)
     a->commands.next_silent = at;
-}
-
-/* ---- answers that the agent gives itself -------------------------------- */
-
-static void answer_pending(pco_agent *a, pco_pending p, const pid_t *pids,
-                           size_t n) {
-  if (p.type == PCO_WIRE_SIGNAL) {
-    pco_answer_error(a, p.op, ESRCH, NULL, NULL);
-    return;
-  }
-  if (p.type == PCO_WIRE_KILL_ALL) {
-    pco_kill_all_step(a, p.op); /* bury_lost() adds the survivors */
-    return;
-  }
-  pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, p.op);
-  for (size_t i = 0; i < n; i++)
-    pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, (uint64_t)pids[i]);
-  pco_answer(a);
-}
-
-static void answer_all_pending(pco_agent *a, pco_sup *s, const pid_t *pids,
-                               size_t n) {
-  for (size_t i = 0; i < s->n_pending; i++)
-    answer_pending(a, s->pending[i], pids, n);
-  s->n_pending = 0;
 }
 
 /* Only this process knows its own limit. */
@@ -201,154 +81,6 @@ void pco_commands_refuse(pco_agent *a, uint64_t op, int error, int limit,
   pco_answer(a);
 }
 
-static const char *why_not_started(const pco_sup *s) {
-  if (s->crowded)
-    return "too many descriptors are on their way between processes of its "
-           "user";
-  if (s->held)
-    return "the sandbox's keeper has made no cgroup for it yet";
-  if (s->silent)
-    return "its supervisor was silent: stopped by a command of the same "
-           "user, or the program's file system hangs";
-  return "the supervisor of the command was killed";
-}
-
-static void answer_start(pco_agent *a, const pco_sup *s, bool no_memory) {
-  if (no_memory)
-    pco_commands_refuse(a, s->op, ENOMEM, PCO_LIMIT_MEMORY,
-                        "limits.memory leaves no room to start the program");
-  else
-    pco_commands_refuse(a, s->op, s->crowded ? ETOOMANYREFS : EAGAIN,
-                        PCO_LIMIT_NONE, why_not_started(s));
-}
-
-/* A time limit is told by an EXIT, and that comes after a STARTED.  Whether the
- * program ran is not known; its supervisor did. */
-static void answer_started(pco_agent *a, pco_sup *s) {
-  pco_wire_begin(&a->buf, PCO_WIRE_STARTED, PCO_WIRE_MORE, s->op);
-  pco_wire_number(&a->buf, PCO_TAG_PID, (uint64_t)s->pid);
-  pco_answer(a);
-  s->started = true;
-}
-
-static void answer_command(pco_agent *a, pco_sup *s, const pid_t *pids,
-                           size_t n) {
-  bool no_memory = pco_counter_rose(&s->command_kills, true) ||
-                   pco_counter_rose(&s->own_kills, true);
-  if (!s->started && s->overdue && !no_memory)
-    answer_started(a, s);
-  if (!s->started) {
-    answer_start(a, s, no_memory);
-    return;
-  }
-  pco_relay_exited(a, s->op);
-  pco_wire_begin(&a->buf, PCO_WIRE_EXIT, 0, s->op);
-  pco_wire_number(&a->buf, PCO_TAG_CODE, 128 + SIGKILL);
-  pco_wire_number(&a->buf, PCO_TAG_SIGNAL, SIGKILL);
-  pco_wire_number(&a->buf, PCO_TAG_REASON,
-                  s->overdue  ? PCO_REASON_TIMEOUT
-                  : no_memory ? PCO_REASON_OOM
-                              : PCO_REASON_KILLED);
-  if (no_memory)
-    pco_wire_number(&a->buf, PCO_TAG_LIMIT, PCO_LIMIT_MEMORY);
-  pco_wire_number(&a->buf, PCO_TAG_DURATION, (uint64_t)(pco_now() - s->asked));
-  for (size_t i = 0; i < n; i++)
-    pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, (uint64_t)pids[i]);
-  pco_answer(a);
-}
-
-/* ---- the death of a supervisor ------------------------------------------ */
-
-static bool is_live(void *arg, pid_t pid) {
-  const pco_agent *a = arg;
-  for (const pco_sup *s = a->commands.live; s; s = s->next)
-    if (s->pid == pid)
-      return true;
-  return pco_workers_has(a, pid);
-}
-
-void pco_commands_lose(pco_agent *a, pco_sup *s) {
-  pco_commands *c = &a->commands;
-  if (s->pidfd >= 0)
-    syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
-  disconnect(a, s);
-  pco_leaves_forget(a, s->own_leaf);
-  pco_leaves_forget(a, s->command_leaf);
-  link_out(&c->live, s);
-  if (s->op == 0) {
-    for (size_t i = 0; i < c->n_idle; i++)
-      if (c->idle[i] == s)
-        c->idle[i] = c->idle[--c->n_idle];
-  } else {
-    c->n_busy--;
-  }
-  link_in(&c->lost, s);
-  c->lost_until = pco_now() + PCO_KILL_TIME;
-}
-
-static void on_lost_reaped(void *arg, pid_t pid, int status) {
-  (void)status;
-  pco_leaves_reaped(arg, pid);
-}
-
-/* Kills what the dead left to the agent, a slice a turn; then tells the host.
- * Which orphan belonged to which command is not known any more, so all wait
- * for all. */
-static void bury_lost(pco_agent *a) {
-  pco_commands *c = &a->commands;
-  pid_t pids[PCO_MAX_SURVIVORS];
-  pco_tree_options o = {.skip = is_live,
-                        .reaped = on_lost_reaped,
-                        .arg = a,
-                        .own_system = getpid() == 1};
-  int64_t now = pco_now();
-  size_t n = pco_tree_kill(&o, now + KILL_SLICE, pids);
-  if (n > 0 && now < c->lost_until)
-    return;
-  /* Who killed it may have done so while it had everything stopped. */
-  if (o.own_system)
-    kill(-1, SIGCONT);
-  pco_kill_all_orphans(a, pids, n);
-  for (pco_sup *s; (s = c->lost);) {
-    link_out(&c->lost, s);
-    if (s->op != 0 && !s->final)
-      answer_command(a, s, pids, n);
-    answer_all_pending(a, s, pids, n);
-    pco_leaves_remove(a, s->command_leaf);
-    pco_leaves_remove(a, s->own_leaf);
-    link_in(&c->gone, s);
-  }
-  pco_kill_all_buried(a);
-}
-
-/* Some child ended: a supervisor that was let go, an orphan, or a supervisor
- * that was killed, whose stream may be held open a moment by a child that it
- * was just starting. */
-static void on_reaped(void *arg, pid_t pid, int status) {
-  pco_agent *a = arg;
-  pco_sup *s = a->commands.live;
-  while (s && s->pid != pid)
-    s = s->next;
-  if (s && WIFSTOPPED(status)) /* by a command that would be rid of it */
-    syscall(SYS_pidfd_send_signal, s->pidfd, SIGCONT, NULL, 0);
-  else if (s)
-    pco_commands_lose(a, s);
-  else if (!WIFSTOPPED(status)) {
-    pco_workers_reaped(a, pid);
-    pco_leaves_reaped(a, pid);
-  }
-}
-
-static void on_sigchld(void *arg, uint32_t events) {
-  pco_agent *a = arg;
-  struct signalfd_siginfo info;
-  (void)events;
-  if (read(a->commands.sigchld.fd, &info, sizeof info) < 0)
-    return;
-  pco_tree_options o = {.reaped = on_reaped, .stopped = true, .arg = a};
-  pco_tree_reap(&o, 256);
-}
-
 /* ---- frames from supervisors -------------------------------------------- */
 
 /* True if the answer is to a request that was passed on; forgets it. */
@@ -367,11 +99,11 @@ static bool take_pending(pco_sup *s, uint64_t op, pco_pending *out) {
  * KILL that crossed its message) gets the answer that it would have given. */
 static void retire(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
-  answer_all_pending(a, s, NULL, 0);
-  disconnect(a, s);
+  pco_lost_answer_pending(a, s, NULL, 0);
+  pco_sup_disconnect(a, s);
   pco_leaves_leave(a, s->own_leaf);
-  link_out(&c->live, s);
-  link_in(&c->gone, s);
+  pco_sup_unlink(&c->live, s);
+  pco_sup_link(&c->gone, s);
 }
 
 void pco_commands_idle(pco_agent *a, pco_sup *s) {
@@ -381,7 +113,7 @@ void pco_commands_idle(pco_agent *a, pco_sup *s) {
   c->n_busy--;
   pco_leaves_remove(a, s->command_leaf);
   s->command_leaf = PCO_NO_LEAF;
-  close_counter(&s->command_kills);
+  pco_sup_close_counter(&s->command_kills);
   if (c->n_idle == PCO_MAX_IDLE) {
     retire(a, s);
     return;
@@ -550,7 +282,7 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   if (c->n_idle > 0)
     s = c->idle[--c->n_idle];
   else
-    rc = create(a, &s);
+    rc = pco_sup_create(a, on_supervisor, &s);
   if (rc != 0) {
     pco_frame_close_fds(f);
     pco_commands_refuse(a, f->header.op, -rc, PCO_LIMIT_NONE, NULL);
@@ -718,10 +450,10 @@ void pco_commands_tick(pco_agent *a) {
   if (c->retry_flush)
     retry_flush(a);
   if (c->lost)
-    bury_lost(a);
+    pco_lost_bury(a);
   for (pco_sup *s; (s = c->gone);) {
-    link_out(&c->gone, s);
-    dispose(s);
+    pco_sup_unlink(&c->gone, s);
+    pco_sup_free(s);
   }
 }
 
@@ -731,8 +463,9 @@ int pco_commands_init(pco_agent *a) {
   sigemptyset(&chld);
   sigaddset(&chld, SIGCHLD);
   pco_now(); /* libc finds the kernel's clock once, not after each fork */
+  a->own_system = getpid() == 1;
   c->next_silent = PCO_NEVER;
-  c->sigchld.fn = on_sigchld;
+  c->sigchld.fn = pco_lost_on_sigchld;
   c->sigchld.arg = a;
   c->sigchld.fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
   if (c->sigchld.fd < 0)
@@ -742,7 +475,7 @@ int pco_commands_init(pco_agent *a) {
 
 void pco_commands_end(pco_agent *a) {
   pid_t survivors[PCO_MAX_SURVIVORS];
-  pco_tree_options o = {.own_system = getpid() == 1};
+  pco_tree_options o = {.own_system = a->own_system};
   for (const pco_sup *s = a->commands.live; s; s = s->next)
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
   pco_tree_kill(&o, pco_now() + PCO_KILL_TIME, survivors);
@@ -750,9 +483,9 @@ void pco_commands_end(pco_agent *a) {
 
 static void free_all(pco_agent *a, pco_sup **list) {
   for (pco_sup *s; (s = *list);) {
-    link_out(list, s);
-    disconnect(a, s);
-    dispose(s);
+    pco_sup_unlink(list, s);
+    pco_sup_disconnect(a, s);
+    pco_sup_free(s);
   }
 }
 
