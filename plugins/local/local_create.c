@@ -114,11 +114,12 @@ static int join(char out[PATH_MAX], const char *a, const char *b) {
 }
 
 static int make_dirs(plan *p, const char *tmpdir, pco_error *err) {
-  char real[PATH_MAX], made[PATH_MAX];
+  char real[PATH_MAX], made[PATH_MAX], name[64];
   int rc = find_dir("tmpdir", tmpdir, real, err);
   if (rc < 0)
     return rc;
-  rc = join(made, pco_streq(real, "/") ? "" : real, "portico-local-XXXXXX");
+  snprintf(name, sizeof name, "portico-local-%ld-XXXXXX", (long)getpid());
+  rc = join(made, pco_streq(real, "/") ? "" : real, name);
   if (rc == 0 && !mkdtemp(made)) /* 0700 */
     rc = -errno;
   if (rc < 0)

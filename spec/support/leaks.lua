@@ -91,32 +91,17 @@ local function children()
   return found
 end
 
--- Directories that agents of other test runs work in, by name.
-local function used_by_others()
-  local all, self = processes(), leaks.own_pid()
-  local used = {}
-  for pid, process in pairs(all) do
-    local others = process.parent ~= self
-    if env.root then
-      others = not env.is_ours(pid)
-    end
-    if process.comm:find("^portico%-agent") and others then
-      local line = env.read("/proc/" .. pid .. "/cmdline") or ""
-      for name in line:gmatch("portico%-local%-%w+") do
-        used[name] = true
-      end
-    end
-  end
-  return used
-end
-
--- Workspaces of `local` whose owner is this account.
+-- Workspaces of `local` whose owner is this account. Their names have the pid of
+-- the host; not those of other tests that are still at it.
 local function directories()
-  local found, used = {}, used_by_others()
+  local found, self = {}, leaks.own_pid()
   local uid = lfs.attributes("/proc/self", "uid")
   local root = "/tmp" -- it does not read TMPDIR
   for name in lfs.dir(root) do
-    if name:find("^portico%-local%-") and not used[name]
+    local host = tonumber(name:match("^portico%-local%-(%d+)%-%w+$"))
+    local others = host and host ~= self and env.exists("/proc/" .. host)
+      and not (env.root and env.is_ours(host))
+    if host and not others
       and lfs.symlinkattributes(root .. "/" .. name, "uid") == uid
     then
       found["directory " .. root .. "/" .. name] = true
