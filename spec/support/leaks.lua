@@ -91,8 +91,8 @@ local function children()
   return found
 end
 
--- Workspaces of `local` whose owner is this account. Their names have the pid of
--- the host; not those of other tests that are still at it.
+-- Workspaces of `local` whose owner is this account. Names have the pid of the
+-- host; not those of other tests that are still at it.
 local function directories()
   local found, self = {}, leaks.own_pid()
   local uid = lfs.attributes("/proc/self", "uid")
