@@ -756,7 +756,7 @@ static void test_random(void) {
 
 /* ---- the real thing ----------------------------------------------------- */
 
-/* Makes a child that enters, reports, and waits to be killed. */
+/* Makes a child that enters, and takes memory, or stops until it is killed. */
 static pid_t enter(const heard *h, bool greedy) {
   pid_t pid = fork();
   if (pid != 0)
@@ -766,7 +766,7 @@ static pid_t enter(const heard *h, bool greedy) {
       _exit(3);
   if (!greedy)
     for (;;)
-      pause();
+      raise(SIGSTOP);
   for (int i = 0; i < 256; i++) {
     char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -805,7 +805,7 @@ static void test_real(void) {
   }
   pid = enter(&h, false);
   forget(&h);
-  usleep(20000);
+  waitpid(pid, NULL, WUNTRACED); /* it is in there */
   drop(0);
   rc = pco_cgroup_remove(&g);
   for (int i = 0; rc == -EBUSY && i < 500; i++) {
@@ -834,8 +834,8 @@ static void test_stale(void) {
   hear(ends[1], &h);
   pid_t pid = enter(&h, false);
   forget(&h);
-  usleep(20000);
-  signal(SIGCHLD, SIG_IGN); /* it is nobody's zombie */
+  waitpid(pid, NULL, WUNTRACED); /* it is in there */
+  signal(SIGCHLD, SIG_IGN);      /* it is nobody's zombie */
   IS(pco_cgroup_remove_stale("auto", name), 0, "what a dead keeper left");
   OK(waitpid(pid, NULL, 0) < 0, "is gone");
   signal(SIGCHLD, SIG_DFL);
