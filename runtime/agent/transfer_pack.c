@@ -27,6 +27,7 @@
 #define IS_LINK    "it is a symbolic link"
 #define OPEN_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define OPEN_DIR   (OPEN_FLAGS | O_DIRECTORY)
+#define OPEN_TRIES 1000
 
 typedef struct level {
   int fd;
@@ -442,8 +443,17 @@ static int pack_link(packer *k, int dir, const char *name,
 static int open_beneath(const packer *k, uint64_t flags) {
   struct open_how how = {.flags = flags | O_CLOEXEC,
                          .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-  long fd = syscall(SYS_openat2, k->level[0].fd, k->t->path, &how, sizeof how);
-  return fd < 0 ? -errno : (int)fd;
+  for (int i = 0; i < OPEN_TRIES; i++) {
+    long fd =
+        syscall(SYS_openat2, k->level[0].fd, k->t->path, &how, sizeof how);
+    if (fd >= 0)
+      return (int)fd;
+    /* Something was renamed or mounted somewhere, and the kernel cannot say
+     * whether ".." still led to where it should. */
+    if (errno != EAGAIN)
+      return -errno;
+  }
+  return -EAGAIN;
 }
 
 static const char *why_not(int rc) {
