@@ -42,11 +42,14 @@ static int shell(const char *text) {
 
 typedef struct tar {
   uint8_t *p;
-  size_t len;
+  size_t len, cap;
 } tar;
 
 static void put(tar *t, const void *p, size_t len) {
-  t->p = realloc(t->p, t->len + len + 512);
+  if (t->len + len + 512 > t->cap) {
+    t->cap = 2 * (t->len + len + 512);
+    t->p = realloc(t->p, t->cap);
+  }
   memcpy(t->p + t->len, p, len);
   t->len += len;
   memset(t->p + t->len, 0, 512);
