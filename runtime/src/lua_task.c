@@ -111,6 +111,13 @@ static bool wake_awaiters(pco__task *task) {
   return lenient;
 }
 
+/* A task that was killed may still wait for an op, which ends later. */
+static void leave_op(pco__task *task) {
+  if (task->op)
+    task->op->task = NULL;
+  task->op = NULL;
+}
+
 void pco__task_ended(lua_State *L, pco__task *task, int n_results) {
   if (task->lua->resuming == task)
     task->lua->resuming = NULL;
@@ -130,6 +137,7 @@ void pco__task_ended(lua_State *L, pco__task *task, int n_results) {
   task->outside = false;
   task->wait = PCO__NO_WAIT;
   pco__timer_stop(&lua->runtime.loop, &task->timer);
+  leave_op(task);
   pco__list_remove(&task->node);
   task->ready = false;
   pco__list_remove(&task->all);

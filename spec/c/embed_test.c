@@ -665,6 +665,37 @@ static void test_shutdown(void) {
   pco_task_release(stubborn);
 }
 
+/* What a killed task waited for ends later, and must not wake it. */
+static void test_killed_waits(void) {
+  pco_runtime *rt = embed_new(NULL);
+  pco_task *task =
+      embed_load(rt, "local sb <close> = require'portico'.sandbox{\n"
+                     "  backend = 'local'}\n"
+                     "require'portico.task'.shield(function()\n"
+                     "  sb:exec{'sleep', '1000'} end)");
+  pco_stats stats = {.size = sizeof stats};
+  for (int i = 0; i < 1000 && stats.sandboxes == 0; i++) {
+    embed_readable(pco_poll_fd(rt), 10000);
+    pco_tick(rt, MS, NULL);
+    pco_get_stats(rt, &stats);
+  }
+  embed_readable(pco_poll_fd(rt), 10000);
+  pco_tick(rt, MS, NULL);
+  embed_is(pco_shutdown(rt, 0), 0, "a task is killed that waits in a shield");
+  for (int i = 0; i < 1000 && pco_shutdown_done(rt) == 0; i++) {
+    embed_readable(pco_poll_fd(rt), 10000);
+    pco_tick(rt, MS, NULL);
+    if (pco_shutdown_done(rt) == 0)
+      lua_gc(pco_state(rt), LUA_GCCOLLECT);
+  }
+  embed_is(pco_shutdown_done(rt), 1, "its command's end wakes nobody");
+  embed_is(pco_task_status(task), PCO_TASK_CANCELLED, "it has ended once");
+  pco_get_stats(rt, &stats);
+  embed_is((long)stats.tasks, 0, "and was the last");
+  pco_task_release(task);
+  pco_runtime_destroy(rt);
+}
+
 /* No event would come by which the host heard of the end. */
 static void test_empty_shutdown(void) {
   pco_runtime *rt = embed_new(NULL);
@@ -784,6 +815,7 @@ int main(int argc, char **argv) {
   test_interrupt(0);
   test_slice_signal();
   test_shutdown();
+  test_killed_waits();
   test_empty_shutdown();
   test_open_end();
   test_host_state();
