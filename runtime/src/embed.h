@@ -15,7 +15,8 @@
  *   embed_uv.c        on a loop of the host's
  *   embed_look.c      statistics, dump, log
  *   embed_call.c      calls of the host on sandboxes; embed_box.c,
- *                     embed_command.c, embed_file.c: which there are
+ *                     embed_command.c, embed_file.c, embed_open.c: which there
+ *                     are
  *
  * Nothing of Lua is called outside of protection but what cannot raise: pushing
  * booleans, light userdata and C functions, and reading the registry.  All else
@@ -93,6 +94,7 @@ struct pco_runtime {
   pco__node finished;       /* the same, ended */
   pco__node boxes;          /* of pco_box.node */
   pco__node commands;       /* of pco_command.node */
+  pco__node opened;         /* of held.node, in embed_open.c */
   pco__node calls;          /* of pco_pending.node: all that there are */
   unsigned n_calls;
   int phase;         /* PCO__LIVES ... */
@@ -201,6 +203,7 @@ void pco__embed_orphan_calls(pco_runtime *rt);
 void pco__embed_close_boxes(pco_runtime *rt);
 void pco__embed_orphan_boxes(pco_runtime *rt);
 void pco__embed_orphan_commands(pco_runtime *rt);
+void pco__embed_orphan_opened(pco_runtime *rt);
 
 /* rt may be NULL: no host in C. */
 void pco__embed_log(pco_runtime *rt, int level, const char *text);

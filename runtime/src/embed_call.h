@@ -77,6 +77,11 @@ static inline bool pco__call_is(const pco_pending *p,
   return p->op->cls == cls;
 }
 
+/* Makes an op on a path in a box; it is started by the caller. */
+int pco__file_op(pco_box *box, const pco__op_class *cls, int kind,
+                 const char *path, const pco_file_opts *opts, pco__caller *c,
+                 pco_pending **p);
+
 /* 0, or why a box cannot be used. */
 int pco__box_check(pco_box *box);
 

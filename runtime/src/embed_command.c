@@ -19,7 +19,11 @@ _Static_assert((int)PCO_BY_EXIT == (int)PCO_REASON_EXITED &&
 
 #define ALL_FLAGS                                                              \
   (PCO_EXEC_STDIN | PCO_EXEC_CLEAN_ENV | PCO_EXEC_MERGE | PCO_EXEC_NO_STDOUT | \
-   PCO_EXEC_NO_STDERR | PCO_EXEC_CHECK)
+   PCO_EXEC_NO_STDERR | PCO_EXEC_CHECK | PCO_EXEC_PTY | PCO_EXEC_NO_ECHO)
+#define STREAM_FLAGS                                                           \
+  (PCO_EXEC_STDIN | PCO_EXEC_MERGE | PCO_EXEC_NO_STDOUT | PCO_EXEC_NO_STDERR)
+#define DEFAULT_COLS 80
+#define DEFAULT_ROWS 24
 
 /* ---- what to run --------------------------------------------------------- */
 
@@ -30,8 +34,13 @@ static const char *bad_options(const pco_exec_opts *o) {
     return "argv needs at least a program";
   if (o->shell && !o->shell[0])
     return "the line for the shell is empty";
-  if (o->flags & ~ALL_FLAGS || o->reserved)
-    return "a flag is unknown, or reserved is not 0";
+  if (o->flags & ~ALL_FLAGS)
+    return "a flag is unknown";
+  if (o->flags & PCO_EXEC_PTY && o->flags & STREAM_FLAGS)
+    return "with PCO_EXEC_PTY all streams are the terminal's";
+  if (!(o->flags & PCO_EXEC_PTY) &&
+      (o->flags & PCO_EXEC_NO_ECHO || o->cols || o->rows))
+    return "PCO_EXEC_NO_ECHO, cols and rows need PCO_EXEC_PTY";
   if (o->flags & PCO_EXEC_MERGE &&
       o->flags & (PCO_EXEC_NO_STDERR | PCO_EXEC_NO_STDOUT))
     return "PCO_EXEC_MERGE needs both streams";
@@ -58,6 +67,13 @@ static void copy_limits(pco_pending *p, const pco_limits *limits,
   o->limits = copy;
 }
 
+static void set_terminal(const pco_exec_opts *opts, pco__spawn_opts *o) {
+  o->terminal = (opts->flags & PCO_EXEC_PTY) != 0;
+  o->echo = !(opts->flags & PCO_EXEC_NO_ECHO);
+  o->cols = opts->cols ? opts->cols : DEFAULT_COLS;
+  o->rows = opts->rows ? opts->rows : DEFAULT_ROWS;
+}
+
 static void copy_command(pco_pending *p, const pco_exec_opts *opts,
                          pco__spawn_opts *o) {
   const char *line[] = {"/bin/sh", "-c", opts->shell, NULL};
@@ -76,6 +92,7 @@ static void copy_command(pco_pending *p, const pco_exec_opts *opts,
   o->drain = PCO__DEFAULT_DRAIN_NS;
   o->max_output = opts->max_output ? opts->max_output : PCO__DEFAULT_MAX_OUTPUT;
   o->check = (opts->flags & PCO_EXEC_CHECK) != 0;
+  set_terminal(opts, o);
   copy_limits(p, opts->limits, o);
 }
 
@@ -315,6 +332,25 @@ int pco_command_close_stdin(pco_command *command, pco_done_fn done, void *ud,
                             pco_pending **out) {
   pco__caller c = {.done = done, .ud = ud, .out = out};
   return simple(command, &pco__close_stdin_class, &c);
+}
+
+int pco_command_resize(pco_command *command, uint16_t cols, uint16_t rows,
+                       pco_done_fn done, void *ud, pco_pending **out) {
+  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco_pending *p;
+  int rc = new_op(command, &pco__resize_class, &c, &p);
+  if (rc < 0)
+    return rc;
+  if (!cols || !rows || !command->process->terminal)
+    return pco__call_drop(
+        p, pco__embed_fail(c.rt, PCO_EINVAL,
+                           command->process->terminal
+                               ? "cols and rows must be 1 or more"
+                               : "the command was started without "
+                                 "PCO_EXEC_PTY"));
+  op_of(p)->cols = cols;
+  op_of(p)->rows = rows;
+  return pco__call_start(&c, p);
 }
 
 int pco_command_wait(pco_command *command, pco_done_fn done, void *ud,

@@ -48,10 +48,9 @@ static void use_options(pco_pending *p, const pco_file_opts *opts) {
   p->op->timeout = o->timeout_ns ? o->timeout_ns : -1;
 }
 
-/* Makes an op on a path; it is started by the caller. */
-static int new_op(pco_box *box, const pco__op_class *cls, int kind,
-                  const char *path, const pco_file_opts *opts, pco__caller *c,
-                  pco_pending **p) {
+int pco__file_op(pco_box *box, const pco__op_class *cls, int kind,
+                 const char *path, const pco_file_opts *opts, pco__caller *c,
+                 pco_pending **p) {
   if (c->out)
     *c->out = NULL;
   int rc = pco__box_check(box);
@@ -76,7 +75,7 @@ static int new_op(pco_box *box, const pco__op_class *cls, int kind,
 static int simple(pco_box *box, const pco__op_class *cls, int kind,
                   const char *path, const pco_file_opts *opts, pco__caller *c) {
   pco_pending *p;
-  int rc = new_op(box, cls, kind, path, opts, c, &p);
+  int rc = pco__file_op(box, cls, kind, path, opts, c, &p);
   return rc < 0 ? rc : pco__call_start(c, p);
 }
 
@@ -92,8 +91,9 @@ int pco_file_write(pco_box *box, const char *path, const void *data, size_t len,
   pco__caller c = {.done = done, .ud = ud, .out = out};
   bool append = opts && opts->flags & PCO_FS_APPEND;
   pco_pending *p;
-  int rc = new_op(box, append ? &pco__fs_append_class : &pco__fs_write_class,
-                  PCO__FS_WRITE, path, opts, &c, &p);
+  int rc =
+      pco__file_op(box, append ? &pco__fs_append_class : &pco__fs_write_class,
+                   PCO__FS_WRITE, path, opts, &c, &p);
   if (rc < 0)
     return rc;
   if (!data && len)
@@ -127,20 +127,35 @@ int pco_file_remove(pco_box *box, const char *path, const pco_file_opts *opts,
   return simple(box, &pco__fs_remove_class, PCO__FS_REMOVE, path, opts, &c);
 }
 
-int pco_file_rename(pco_box *box, const char *source, const char *target,
-                    const pco_file_opts *opts, pco_done_fn done, void *ud,
-                    pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+/* One that has a second path. */
+static int with_target(pco_box *box, const pco__op_class *cls, int kind,
+                       const char *source, const char *target,
+                       const pco_file_opts *opts, pco__caller *c) {
   pco_pending *p;
-  int rc =
-      new_op(box, &pco__fs_rename_class, PCO__FS_RENAME, source, opts, &c, &p);
+  int rc = pco__file_op(box, cls, kind, source, opts, c, &p);
   if (rc < 0)
     return rc;
   if (!target || !target[0])
     return pco__call_drop(
-        p, pco__embed_fail(c.rt, PCO_EINVAL, "the target is empty"));
+        p, pco__embed_fail(c->rt, PCO_EINVAL, "the target is empty"));
   op_of(p)->target = pco__call_copy(p, target);
-  return pco__call_start(&c, p);
+  return pco__call_start(c, p);
+}
+
+int pco_file_rename(pco_box *box, const char *source, const char *target,
+                    const pco_file_opts *opts, pco_done_fn done, void *ud,
+                    pco_pending **out) {
+  pco__caller c = {.done = done, .ud = ud, .out = out};
+  return with_target(box, &pco__fs_rename_class, PCO__FS_RENAME, source, target,
+                     opts, &c);
+}
+
+int pco_file_copy(pco_box *box, const char *source, const char *target,
+                  const pco_file_opts *opts, pco_done_fn done, void *ud,
+                  pco_pending **out) {
+  pco__caller c = {.done = done, .ud = ud, .out = out};
+  return with_target(box, &pco__fs_copy_class, PCO__FS_COPY, source, target,
+                     opts, &c);
 }
 
 /* ---- outcomes ------------------------------------------------------------ */
@@ -153,7 +168,8 @@ int pco_pending_bytes(pco_pending *pending, const char **data, size_t *len) {
   int rc = pco_pending_code(pending);
   if (rc < 0)
     return rc;
-  if (!pco__call_is(pending, &pco__fs_read_class))
+  if (!pco__call_is(pending, &pco__fs_read_class) &&
+      !pco__call_is(pending, &pco__file_read_class))
     return UV_ENOENT;
   const pco__fs_op *o = op_of(pending);
   *data = o->bytes ? o->bytes : "";
@@ -190,6 +206,7 @@ int pco_pending_entry(pco_pending *pending, size_t i, pco_stat *entry) {
   if (entry->struct_size != sizeof *entry)
     return PCO_ESIZE;
   if (!pco__call_is(pending, &pco__fs_stat_class) &&
+      !pco__call_is(pending, &pco__file_stat_class) &&
       !pco__call_is(pending, &pco__fs_list_class))
     return UV_ENOENT;
   pco__entry **entries = in_order(pending);

@@ -162,6 +162,7 @@ static void init(pco_runtime *rt, const pco_config *c) {
   pco__list_init(&rt->calls);
   pco__list_init(&rt->boxes);
   pco__list_init(&rt->commands);
+  pco__list_init(&rt->opened);
 }
 
 int pco_runtime_create(const pco_config *config, pco_runtime **out) {
@@ -205,6 +206,7 @@ void pco__embed_end(pco_runtime *rt) {
   pco__loop *loop = &rt->lua->runtime.loop;
   pco__embed_cancel_calls(rt);
   pco__embed_orphan_commands(rt);
+  pco__embed_orphan_opened(rt);
   pco__embed_orphan_boxes(rt);
   pco__embed_kill_tasks(rt);
   pco__backend_close_all(loop);

@@ -5,6 +5,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t pco__file_mode(const char *s) {
+  uint32_t flags = 0;
+  bool plus = false;
+  switch (*s++) {
+  case 'r':
+    flags = PCO_OPEN_READ;
+    break;
+  case 'w':
+    flags = PCO_OPEN_WRITE | PCO_OPEN_CREATE | PCO_OPEN_TRUNCATE;
+    break;
+  case 'a':
+    flags = PCO_OPEN_WRITE | PCO_OPEN_CREATE | PCO_FS_APPEND;
+    break;
+  default:
+    return 0;
+  }
+  for (; *s; s++) {
+    if (*s == '+' && !plus)
+      plus = true;
+    else if (*s == 'x' && flags & PCO_OPEN_TRUNCATE)
+      flags = (flags | PCO_OPEN_EXCLUSIVE) & ~(uint32_t)PCO_OPEN_TRUNCATE;
+    else if (*s != 'b' || s[1])
+      return 0;
+  }
+  return plus ? flags | PCO_OPEN_READ | PCO_OPEN_WRITE : flags;
+}
+
 pco__file *pco__file_new(pco__sandbox *sb, const char *path, uint32_t flags) {
   size_t size = strlen(path) + 1;
   pco__file *f = calloc(1, sizeof *f + size);

@@ -25,6 +25,9 @@ typedef struct pco__file {
   char path[]; /* as the caller gave it */
 } pco__file;
 
+/* The flags of "r", "w", "a", "r+", "w+", "a+", with "x" and "b"; 0: it is none
+ * of them. */
+uint32_t pco__file_mode(const char *mode);
 /* NULL without memory. */
 pco__file *pco__file_new(pco__sandbox *sb, const char *path, uint32_t flags);
 void pco__file_ref(pco__file *f);

@@ -34,39 +34,10 @@ int pco__push_file(lua_State *L, pco__op *op) {
   return pco__push_open_object(L, op, PCO__FILE);
 }
 
-/* The flags of "r", "w", "a", "r+", "w+", "a+", with "x" and "b"; 0: it is none
- * of them. */
-static uint32_t mode_flags(const char *s) {
-  uint32_t flags = 0;
-  bool plus = false;
-  switch (*s++) {
-  case 'r':
-    flags = PCO_OPEN_READ;
-    break;
-  case 'w':
-    flags = PCO_OPEN_WRITE | PCO_OPEN_CREATE | PCO_OPEN_TRUNCATE;
-    break;
-  case 'a':
-    flags = PCO_OPEN_WRITE | PCO_OPEN_CREATE | PCO_FS_APPEND;
-    break;
-  default:
-    return 0;
-  }
-  for (; *s; s++) {
-    if (*s == '+' && !plus)
-      plus = true;
-    else if (*s == 'x' && flags & PCO_OPEN_TRUNCATE)
-      flags = (flags | PCO_OPEN_EXCLUSIVE) & ~(uint32_t)PCO_OPEN_TRUNCATE;
-    else if (*s != 'b' || s[1])
-      return 0;
-  }
-  return plus ? flags | PCO_OPEN_READ | PCO_OPEN_WRITE : flags;
-}
-
 static uint32_t parse_mode(lua_State *L, int idx, const char *name) {
   const char *s = luaL_opt(L, lua_tostring, idx, "r");
   bool text = lua_isnoneornil(L, idx) || lua_type(L, idx) == LUA_TSTRING;
-  uint32_t flags = text && s ? mode_flags(s) : 0;
+  uint32_t flags = text && s ? pco__file_mode(s) : 0;
   if (!flags)
     pco__bad_argument(L, name,
                       "the mode must be \"r\", \"w\" or \"a\", with \"+\" to "

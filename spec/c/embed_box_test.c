@@ -191,6 +191,177 @@ static void test_files(pco_box *box) {
   pco_pending_release(p);
 }
 
+/* All that comes of a command's terminal until `text`. */
+static bool says(pco_command *c, const char *text) {
+  char all[4096] = "";
+  size_t n = 0;
+  bool found = false;
+  for (int i = 0; i < 100 && !found; i++) {
+    pco_pending *p = NULL;
+    const char *data = NULL;
+    size_t len = 0;
+    p = over(pco_command_read(c, NULL, NULL, &p), &p);
+    if (!p || pco_pending_chunk(p, 0, &data, &len) == 0)
+      i = 100;
+    if (n + len < sizeof all && len > 0)
+      memcpy(all + n, data, len);
+    n += len;
+    all[n < sizeof all ? n : 0] = '\0';
+    found = strstr(all, text) != NULL;
+    pco_pending_release(p);
+  }
+  return found;
+}
+
+static void test_terminal(pco_box *box) {
+  pco_exec_opts o = {.size = sizeof o, .flags = PCO_EXEC_PTY};
+  o.shell = "test -t 0 && stty size && read x && stty size";
+  o.cols = 100;
+  pco_pending *p = NULL;
+  p = over(pco_command_start(box, &o, NULL, NULL, &p), &p);
+  pco_command *c = pco_pending_command(p);
+  pco_pending_release(p);
+  embed_ok(says(c, "24 100"), "a command has a terminal of this size");
+  embed_is(code(pco_command_resize(c, 90, 30, NULL, NULL, &p), &p), 0,
+           "it is resized");
+  embed_is(code(pco_command_write(c, "\n", 1, NULL, NULL, &p), &p), 0,
+           "and written to");
+  embed_ok(says(c, "30 90"), "the command sees that");
+  embed_is(pco_command_resize(c, 0, 1, NULL, NULL, &p), PCO_EINVAL,
+           "no columns");
+  embed_is(code(pco_command_wait(c, NULL, NULL, &p), &p), 0, "it ends");
+  pco_command_release(c);
+
+  o.flags |= PCO_EXEC_MERGE;
+  embed_is(pco_command_start(box, &o, NULL, NULL, &p), PCO_EINVAL,
+           "streams beside a terminal");
+  o.flags = 0;
+  embed_is(pco_command_start(box, &o, NULL, NULL, &p), PCO_EINVAL,
+           "a size without one");
+  o.cols = 0;
+  o.shell = "sleep 100";
+  p = over(pco_command_start(box, &o, NULL, NULL, &p), &p);
+  c = pco_pending_command(p);
+  pco_pending_release(p);
+  embed_is(pco_command_resize(c, 80, 24, NULL, NULL, &p), PCO_EINVAL,
+           "a command without one has no size");
+  embed_is(code(pco_command_kill(c, 0, NULL, NULL, &p), &p), 0,
+           "and is killed");
+  pco_command_release(c);
+}
+
+static pco_file *open_file(pco_box *box, const char *path, const char *mode) {
+  pco_pending *p = NULL;
+  p = over(pco_file_open(box, path, mode, NULL, NULL, NULL, &p), &p);
+  pco_file *f = p ? pco_pending_file(p) : NULL;
+  embed_ok(p && !pco_pending_file(p), "a file is taken once");
+  pco_pending_release(p);
+  return f;
+}
+
+static bool reads(pco_file *f, uint64_t at, const char *want) {
+  pco_pending *p = NULL;
+  const char *data = NULL;
+  size_t len = 0;
+  p = over(pco_file_read_at(f, at, 100, NULL, NULL, &p), &p);
+  bool good = p && pco_pending_bytes(p, &data, &len) == 0 &&
+              len == strlen(want) && memcmp(data, want, len) == 0;
+  pco_pending_release(p);
+  return good;
+}
+
+static void test_open_files(pco_box *box) {
+  pco_pending *p = NULL;
+  pco_stat st = {.struct_size = sizeof st};
+  pco_file *f = open_file(box, "open", "w+");
+  embed_is(code(pco_file_write_at(f, 3, "def", 3, NULL, NULL, &p), &p), 0,
+           "written at a place");
+  embed_is(code(pco_file_write_at(f, 0, "abc", 3, NULL, NULL, &p), &p), 0,
+           "and before it");
+  embed_ok(reads(f, 0, "abcdef") && reads(f, 4, "ef") && reads(f, 9, ""),
+           "read at places, the end included");
+  embed_is(code(pco_file_truncate(f, 4, NULL, NULL, &p), &p), 0,
+           "made shorter");
+  embed_is(code(pco_file_sync(f, NULL, NULL, &p), &p), 0, "put to the disk");
+  p = over(pco_file_stat_open(f, NULL, NULL, &p), &p);
+  embed_ok(pco_pending_entry(p, 0, &st) == 1 && st.size == 4, "looked at");
+  pco_pending_release(p);
+  pco_pending *q = NULL;
+  embed_is(pco_file_read_at(f, 0, 4, NULL, NULL, &p), 0, "a call that goes on");
+  int second = pco_file_read_at(f, 0, 4, NULL, NULL, &q);
+  embed_ok(second == PCO_EBUSY || (second == 0 && portal),
+           "keeps others away, unless it was quick");
+  if (second == 0)
+    code(0, &q);
+  embed_is(code(0, &p), 0, "and ends");
+  embed_is(code(pco_file_close(f, NULL, NULL, &p), &p), 0, "closed");
+  embed_is(pco_file_sync(f, NULL, NULL, &p), PCO_ECLOSED, "no more calls");
+  pco_file_release(f);
+
+  embed_is(code(pco_file_copy(box, "open", "copy", NULL, NULL, NULL, &p), &p),
+           0, "copied");
+  embed_is(pco_file_copy(box, "open", "", NULL, NULL, NULL, &p), PCO_EINVAL,
+           "not to nowhere");
+  f = open_file(box, "copy", "r");
+  embed_ok(reads(f, 0, "abcd"), "what is in it");
+  embed_is(pco_file_write_at(f, 0, "x", 1, NULL, NULL, &p), UV_EBADF,
+           "not opened for writing");
+  pco_file_release(f); /* unclosed */
+  embed_is(pco_file_open(box, "copy", "rw", NULL, NULL, NULL, &p), PCO_EINVAL,
+           "a mode that is none");
+  embed_ok(strstr(pco_last_message(rt), "\"r\"") != NULL, "those that are");
+  embed_is(code(pco_file_open(box, "copy", "wx", NULL, NULL, NULL, &p), &p),
+           UV_EEXIST, "a file that is to be new");
+  embed_is(pco_file_sync(NULL, NULL, NULL, &p), PCO_EINVAL, "no file");
+  pco_file_release(NULL);
+}
+
+/* Whether the events that come include one of these. */
+static bool hears(pco_watch *w, uint32_t type, const char *path) {
+  bool found = false;
+  for (int i = 0; i < 20 && !found; i++) {
+    pco_pending *p = NULL;
+    pco_watch_event e = {.size = sizeof e};
+    p = over(pco_watch_next(w, NULL, NULL, &p), &p);
+    for (size_t n = 0; p && pco_pending_event(p, n, &e) == 1; n++)
+      found |= e.type == type && strcmp(e.path, path) == 0;
+    if (!p || pco_pending_code(p) < 0)
+      i = 20;
+    pco_pending_release(p);
+  }
+  return found;
+}
+
+static void test_watch(pco_box *box) {
+  pco_pending *p = NULL;
+  pco_file_opts below = {.size = sizeof below, .flags = PCO_FS_RECURSIVE};
+  pco_file_opts parents = {.size = sizeof parents, .flags = PCO_FS_PARENTS};
+  code(pco_file_mkdir(box, "seen/below", &parents, NULL, NULL, &p), &p);
+  p = over(pco_watch_open(box, "seen", &below, NULL, NULL, &p), &p);
+  pco_watch *w = p ? pco_pending_watch(p) : NULL;
+  embed_ok(w && !pco_pending_watch(p), "a watch is taken once");
+  pco_pending_release(p);
+  code(pco_file_mkdir(box, "seen/below/a", NULL, NULL, NULL, &p), &p);
+  embed_ok(hears(w, PCO_WATCH_CREATE, "below/a"),
+           "a new directory is heard of");
+  code(pco_file_remove(box, "seen/below/a", NULL, NULL, NULL, &p), &p);
+  embed_ok(hears(w, PCO_WATCH_REMOVE, "below/a"), "and its end");
+  pco_watch_event e = {.size = 1};
+  pco_pending *q = NULL;
+  embed_is(pco_watch_next(w, NULL, NULL, &p), 0, "one waits");
+  embed_is(pco_watch_next(w, NULL, NULL, &q), PCO_EBUSY, "so no other does");
+  embed_is(pco_pending_event(p, 0, &e), PCO_EBUSY, "nothing has come yet");
+  embed_is(code(pco_watch_close(w, NULL, NULL, &q), &q), 0, "closed under it");
+  embed_ok(code(0, &p) < 0, "which ends the wait");
+  embed_is(pco_watch_next(w, NULL, NULL, &p), PCO_ECLOSED, "no more events");
+  pco_watch_release(w);
+  embed_is(pco_watch_next(NULL, NULL, NULL, &p), PCO_EINVAL, "no watch");
+  p = over(pco_watch_open(box, "seen", NULL, NULL, NULL, &p), &p);
+  pco_watch_release(pco_pending_watch(p)); /* unclosed */
+  pco_pending_release(p);
+  code(pco_watch_open(box, "seen", NULL, NULL, NULL, &p), &p); /* not taken */
+}
+
 /* Callbacks, many at once, without a handle. */
 static void test_callbacks(pco_box *box) {
   int codes[20];
@@ -254,11 +425,15 @@ static void test_ends(void) {
   pco_command *c = over(0, &q) ? pco_pending_command(q) : NULL;
   pco_pending_release(q);
   pco_exec(box, &o, NULL, NULL, &q);
+  pco_file *f = open_file(box, "last", "w");
+  pco_pending *r = NULL;
   embed_is(pco_runtime_destroy(rt), 0, "the runtime ends under all of them");
   embed_ok(pco_pending_code(q) < 0, "a call has failed then");
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_ECLOSED, "the box is closed");
   embed_is(pco_command_wait(c, NULL, NULL, &p), PCO_ECLOSED,
            "so is the command");
+  embed_is(pco_file_sync(f, NULL, NULL, &r), PCO_ECLOSED, "and the file");
+  pco_file_release(f);
   pco_pending_release(q);
   pco_command_release(c);
   pco_box_release(box);
@@ -309,6 +484,9 @@ static void test_backend(void) {
   test_exec(box);
   test_command(box);
   test_files(box);
+  test_terminal(box);
+  test_open_files(box);
+  test_watch(box);
   test_mistakes(box);
   if (!portal)
     test_callbacks(box);

@@ -94,6 +94,8 @@ PCO_API void pco_box_release(pco_box *box);
 #define PCO_EXEC_NO_STDOUT (1u << 3) /* it is thrown away */
 #define PCO_EXEC_NO_STDERR (1u << 4)
 #define PCO_EXEC_CHECK     (1u << 5) /* not exiting with 0 is PCO_EEXIT */
+#define PCO_EXEC_PTY       (1u << 6) /* a terminal for all three; see cols */
+#define PCO_EXEC_NO_ECHO   (1u << 7) /* of what is written to it */
 
 typedef struct pco_exec_opts {
   size_t size;
@@ -108,7 +110,9 @@ typedef struct pco_exec_opts {
   uint64_t grace_ns;        /* from TERM to KILL; 0: 2 s */
   size_t max_output;        /* kept of each stream; 0: 16 MiB */
   uint32_t flags;           /* PCO_EXEC_* */
-  uint32_t reserved;        /* 0 */
+  /* Of the terminal; 0: 80 and 24.  Its output is stdout; it can be written to
+   * (no PCO_EXEC_STDIN), and no stream can be left out or merged. */
+  uint16_t cols, rows;
 } pco_exec_opts;
 
 /* Why it ended. */
@@ -171,6 +175,11 @@ PCO_API int pco_command_write(pco_command *command, const void *data,
                               pco_pending **out);
 PCO_API int pco_command_close_stdin(pco_command *command, pco_done_fn done,
                                     void *ud, pco_pending **out);
+/* Changes the size of its terminal; SIGWINCH tells the command.  That it has
+ * ended is no error; that it has no terminal is PCO_EINVAL. */
+PCO_API int pco_command_resize(pco_command *command, uint16_t cols,
+                               uint16_t rows, pco_done_fn done, void *ud,
+                               pco_pending **out);
 /* Waits for its end; keeps what nobody reads.  By many, and again. */
 PCO_API int pco_command_wait(pco_command *command, pco_done_fn done, void *ud,
                              pco_pending **out);
@@ -225,12 +234,92 @@ PCO_API int pco_file_remove(pco_box *box, const char *path,
 PCO_API int pco_file_rename(pco_box *box, const char *source,
                             const char *target, const pco_file_opts *opts,
                             pco_done_fn done, void *ud, pco_pending **out);
+/* Copies inside of the box.  PCO_FS_REPLACE: over a file that is there;
+ * PCO_FS_RECURSIVE: a directory; PCO_FS_PARENTS: makes those of the target. */
+PCO_API int pco_file_copy(pco_box *box, const char *source, const char *target,
+                          const pco_file_opts *opts, pco_done_fn done, void *ud,
+                          pco_pending **out);
 /* Gives the bytes of a read: 0, or a code. */
 PCO_API int pco_pending_bytes(pco_pending *pending, const char **data,
                               size_t *len);
 /* Gives the i-th entry, from 0: 1; 0: there are no more.  The caller sets
  * entry->struct_size; its name lives with the pending. */
 PCO_API int pco_pending_entry(pco_pending *pending, size_t i, pco_stat *entry);
+
+/* ---- open files and watches ---------------------------------------------- */
+/*
+ * One read, write, truncate or next at a time on each (PCO_EBUSY); a close ends
+ * it.  They end with their box: calls then fail with PCO_ECLOSED, and they are
+ * still to be given back.
+ */
+
+typedef struct pco_file pco_file;
+typedef struct pco_watch pco_watch;
+
+/* Opens a file.  mode is Lua's: "r", "w", "a", with "+" for both ways, "wx" for
+ * a new file.  Of opts count PCO_FS_PARENTS, PCO_FS_NOFOLLOW, mode and
+ * timeout_ns. */
+PCO_API int pco_file_open(pco_box *box, const char *path, const char *mode,
+                          const pco_file_opts *opts, pco_done_fn done, void *ud,
+                          pco_pending **out);
+/* Takes the file out of a pending of pco_file_open(), once: the host's, until
+ * pco_file_release().  NULL: there is none. */
+PCO_API pco_file *pco_pending_file(pco_pending *pending);
+/* Reads at most `len` bytes at a place: pco_pending_bytes(), fewer only at the
+ * end of the file. */
+PCO_API int pco_file_read_at(pco_file *file, uint64_t offset, size_t len,
+                             pco_done_fn done, void *ud, pco_pending **out);
+/* Writes all of data at a place; with mode "a" at the end, wherever. */
+PCO_API int pco_file_write_at(pco_file *file, uint64_t offset, const void *data,
+                              size_t len, pco_done_fn done, void *ud,
+                              pco_pending **out);
+PCO_API int pco_file_truncate(pco_file *file, uint64_t size, pco_done_fn done,
+                              void *ud, pco_pending **out);
+/* Has what was written put to the disk. */
+PCO_API int pco_file_sync(pco_file *file, pco_done_fn done, void *ud,
+                          pco_pending **out);
+/* pco_pending_entry(), one */
+PCO_API int pco_file_stat_open(pco_file *file, pco_done_fn done, void *ud,
+                               pco_pending **out);
+PCO_API int pco_file_close(pco_file *file, pco_done_fn done, void *ud,
+                           pco_pending **out);
+/* Gives it back; one that is not closed is closed in the background. */
+PCO_API void pco_file_release(pco_file *file);
+
+enum {
+  PCO_WATCH_CREATE,
+  PCO_WATCH_MODIFY,
+  PCO_WATCH_REMOVE,
+  PCO_WATCH_RENAME, /* from `from` to `path` */
+  PCO_WATCH_ATTRIBUTE,
+  PCO_WATCH_RESCAN /* something was missed: look at everything again */
+};
+
+typedef struct pco_watch_event {
+  size_t size;
+  uint32_t type; /* PCO_WATCH_* */
+  uint32_t reserved;
+  const char *path; /* below what is watched; "": that itself */
+  const char *from; /* or NULL */
+} pco_watch_event;
+
+/* Watches a file, or a directory; with PCO_FS_RECURSIVE all that is below it.
+ * It has begun when the outcome is there. */
+PCO_API int pco_watch_open(pco_box *box, const char *path,
+                           const pco_file_opts *opts, pco_done_fn done,
+                           void *ud, pco_pending **out);
+/* As pco_pending_file(); pco_watch_release() takes it. */
+PCO_API pco_watch *pco_pending_watch(pco_pending *pending);
+/* Waits for the next events; between two calls they are kept. */
+PCO_API int pco_watch_next(pco_watch *watch, pco_done_fn done, void *ud,
+                           pco_pending **out);
+/* Gives the i-th event of a pco_watch_next(), from 0: 1; 0: there are no more.
+ * The caller sets event->size; strings live with the pending. */
+PCO_API int pco_pending_event(pco_pending *pending, size_t i,
+                              pco_watch_event *event);
+PCO_API int pco_watch_close(pco_watch *watch, pco_done_fn done, void *ud,
+                            pco_pending **out);
+PCO_API void pco_watch_release(pco_watch *watch);
 
 #ifdef __cplusplus
 }
