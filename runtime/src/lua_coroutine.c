@@ -21,6 +21,7 @@
 
 #include "lua_cancel.h"
 #include "lua_error.h"
+#include "lua_traceback.h"
 
 #define MAX_HELD_YIELDS                                                        \
   100 /* of a coroutine in a scope, before it is ended                         \
@@ -81,8 +82,7 @@ void pco__outer_traceback(lua_State *L, pco__lua *lua, lua_State *co) {
     return;
   luaL_checkstack(L, 6, "out of stack");
   for (level = level->outer; level; level = level->outer) {
-    lua_checkstack(level->co, LUA_MINSTACK);
-    luaL_traceback(L, level->co, "\nin a coroutine, resumed at:", 0);
+    pco__push_stack(L, level->co, "\nin a coroutine, resumed at:", 0);
     lua_concat(L, 2);
   }
   pco__push_spawn_site(L, lua->current);

@@ -11,6 +11,7 @@
 
 #include "lua_coroutine.h"
 #include "lua_table.h"
+#include "lua_traceback.h"
 
 static const char classes_key = 0;
 static const char facade_key = 0;
@@ -158,8 +159,7 @@ static void push_chain(lua_State *L, const pco__error *err) {
 /* Pushes the traceback of L, of the coroutines around it, and where the task
  * was spawned. */
 static void push_traceback(lua_State *L, int level) {
-  luaL_checkstack(L, LUA_MINSTACK, "out of stack");
-  luaL_traceback(L, L, NULL, level);
+  pco__push_stack(L, L, "stack traceback:", level);
   pco__lua *lua = pco__lua_find(L);
   if (lua)
     pco__outer_traceback(L, lua, L);
