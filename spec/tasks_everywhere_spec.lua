@@ -26,7 +26,9 @@ local function passes(program, spec, init)
 end
 
 describe("the specs of tasks pass", function()
-  for _, spec in ipairs({ "scopes", "channel" }) do
+  for _, spec in ipairs({
+    "scopes", "scopes_cancel", "tasks", "channel",
+  }) do
     it("in the portico command: " .. spec, function()
       passes(env.quoted(os.getenv("PORTICO_BIN")), spec)
     end)
@@ -34,6 +36,7 @@ describe("the specs of tasks pass", function()
 
   for spec, mode in pairs({
     channel = "generational", coroutine = "incremental",
+    scopes_cancel = "generational",
   }) do
     it("with a restless garbage collector: " .. spec, function()
       passes("lua5.4", spec, ('collectgarbage("%s", 1, 1)'):format(mode))
