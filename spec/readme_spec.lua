@@ -224,6 +224,31 @@ end)
 
 -- ---- the reference ----------------------------------------------------------
 
+describe("the codes of errors in lua/README.md", function()
+  local text = assert(env.read("lua/README.md"))
+  local classes = {}
+  local list = env.read("runtime/src/error.c"):match("own_codes%[%] = (%b{})")
+  for code, class in list:gmatch('"(PCO_E%u+)",%s*"(%u%a+)"') do
+    classes[code] = class
+  end
+
+  it("are all that there are, with their classes", function()
+    assert.equal("UsageError", classes.PCO_EBUSY)
+    for code, class in pairs(classes) do
+      local named = text:match("| `" .. code .. "` | (%u%a+) |")
+      assert.truthy(named == class
+        or (not named and text:find("`" .. code .. "`", 1, true)
+          and class == "UsageError"), code)
+    end
+  end)
+
+  it("are no more than that", function()
+    for code in text:gmatch("| `(PCO_E%u+)` |") do
+      assert.truthy(classes[code], code)
+    end
+  end)
+end)
+
 describe("the reference in lua/README.md", function()
   it("is what the annotations say", function()
     assert.equal(reference.render(), (reference.split()),

@@ -2,6 +2,8 @@
 /*
  * Sandboxes in C: what the Lua facades offer, for hosts that want no Lua in
  * between.  The rules of portico.h hold: one runtime, its thread, its codes.
+ * The program links liblua all the same: a library that brought its own would
+ * be a second Lua in programs that have one.
  *
  * Words
  *   box       a sandbox, as a host in C has it (pco_sandbox is a plugin's)
