@@ -6,6 +6,7 @@
  *   lua_park.c       how they wait, and are woken
  *   lua_sched.c      who is resumed when; run()
  *   lua_scope.c      groups of tasks that end before what opened them does
+ *   lua_scope_end.c  how these ended: what is raised, what is returned
  *   lua_cancel.c     who is cancelled, and how a wait hears of it
  *   lua_interrupt.c  Ctrl-C, and tasks that compute
  *   lua_coroutine.c  coroutines of the script inside a task
