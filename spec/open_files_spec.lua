@@ -236,5 +236,39 @@ describe("a process that holds an open file", function()
 end)
 
 describe("the open files", function()
+  -- A line that comes in pieces is looked through once, and from its beginning
+  -- after each way to get somewhere else.
+  on_each(it, "give lines of any length, wherever reads begin and end",
+    function(_, sb)
+      local lines = {}
+      for i, length in ipairs({ 0, 131071, 131072, 131073, 3000000, 1, 0 }) do
+        lines[i] = ("%d"):format(i):rep(length)
+      end
+      sb.fs:write("f", table.concat(lines, "\n"))
+      local file <close> = sb.fs:open("f")
+      for i = 1, 6 do
+        assert.is_true(lines[i] == file:read(), "line " .. i)
+      end
+      assert.is_nil(file:read())
+      file:seek("set", 1 + 131072 + 131073)
+      assert.equal("4444", file:read(4))
+      local err = raises("LimitError", file.read, file, "l",
+        { max_size = 100000 })
+      assert.equal("max_size", err.limit)
+      assert.is_true(lines[4]:sub(5) == file:read())
+      assert.equal("5", file:read(1))
+      file:seek("set", 0)
+      -- What lies behind the line does not count, what it is part of does.
+      assert.equal("", file:read("l", { max_size = 10 }))
+      err = raises("LimitError", file.read, file, "l", { max_size = 131070 })
+      assert.equal("f: a line is longer than max_size = 131070 bytes; read(n) "
+        .. "gives it", err.message)
+      assert.is_true(lines[2] == file:read("l", { max_size = 131071 }))
+      file:seek("set", 1)
+      assert.is_true(lines[2] .. "\n" == file:read("L"))
+      err = raises("LimitError", file.read, file, "a", { max_size = 10 })
+      assert.equal("f: there is more than max_size = 10 bytes", err.message)
+    end)
+
   it("leave nothing behind", nothing_left)
 end)

@@ -79,14 +79,18 @@ void pco__fs_data_end(pco__fs_op *o) {
 
 pco__error *pco__fs_limit_error(const pco__fs_op *o) {
   pco__error *err;
-  if (o->kind == PCO__FS_READ)
+  if (o->kind == PCO__FILE_READ)
+    err = pco__error_new(PCO_ELIMIT, PCO_SOURCE_HOST, o->path,
+                         "the sandbox gave more than was asked for");
+  else if (o->kind == PCO__FS_READ)
     err =
         pco__error_new(PCO_ELIMIT, PCO_SOURCE_HOST, o->path,
                        "there is more than max_size = %zu bytes", o->max_size);
   else
     err = pco__error_new(PCO_ELIMIT, PCO_SOURCE_HOST, o->path,
                          "the directory has too many entries for one list");
-  err->limit = o->kind == PCO__FS_READ ? "max_size" : "list";
+  err->limit = o->kind == PCO__FS_READ || o->kind == PCO__FILE_READ ? "max_size"
+                                                                    : "list";
   return err;
 }
 

@@ -83,6 +83,7 @@ typedef struct pco__fs_op {
   uint64_t offset;        /* read; of a file also write, truncate */
   uint64_t length;        /* read; UINT64_MAX: to the end */
   size_t max_size;        /* read: more is a LimitError */
+  size_t part_max;        /* of a File: the same of one line, or the rest */
   const char *data;       /* write; in the arena, or borrowed */
   size_t len;
   bool borrowed; /* data is the caller's, who may take it back at any time: read

@@ -19,7 +19,8 @@
 #include "lua_wait.h"
 #include "wire.h"
 
-#define AHEAD     (128u * 1024) /* bytes that are read for lines */
+#define AHEAD     (128u * 1024)  /* bytes that are read for lines */
+#define PIECE     (1024u * 1024) /* and at most, for a long one, or the rest */
 #define MAX_COUNT (UINT64_C(1) << 40)
 
 enum { PCO__FORMAT_COUNT, PCO__FORMAT_ALL, PCO__FORMAT_LINE, PCO__FORMAT_END };
@@ -88,7 +89,7 @@ static uint64_t position(const pco__opened *f) {
 
 static void move_to(pco__opened *f, uint64_t at) {
   f->at = at;
-  f->start = f->len = 0;
+  f->start = f->len = f->lineless = 0;
   f->ended = false;
 }
 
@@ -131,15 +132,19 @@ static bool take_bytes(pco__opened *f, pco__fs_op *o) {
 static int give(lua_State *L, pco__opened *f, size_t n, size_t skip) {
   lua_pushlstring(L, f->buffer ? f->buffer + f->start : "", n);
   f->start += n + skip;
+  f->lineless = 0;
   return 1;
 }
 
+/* What was looked at before is not looked at again: a long line comes in many
+ * pieces. */
 static int give_line(lua_State *L, pco__opened *f, bool with_end) {
-  size_t n = buffered(f);
+  size_t n = buffered(f), old = f->lineless;
   const char *from = n ? f->buffer + f->start : "";
-  const char *end = n ? memchr(from, '\n', n) : NULL;
+  const char *end = n > old ? memchr(from + old, '\n', n - old) : NULL;
   if (end)
     return give(L, f, (size_t)(end - from) + with_end, !with_end);
+  f->lineless = n;
   if (!f->ended)
     return PCO__OP_AGAIN;
   if (n)
@@ -168,15 +173,24 @@ static int give_part(lua_State *L, pco__opened *f, int format, uint64_t count) {
   }
 }
 
-static int too_much(lua_State *L, const pco__fs_op *o) {
+/* Is the line, or the rest, more than may be given at once? */
+static bool is_too_much(const pco__opened *f, int format, size_t max) {
+  if (format == PCO__FORMAT_COUNT || buffered(f) <= max)
+    return false;
+  return format == PCO__FORMAT_ALL ||
+         !memchr(f->buffer + f->start, '\n', max + 1);
+}
+
+static int too_much(lua_State *L, const pco__opened *f, int format, size_t max,
+                    const char *name) {
   pco__error *err = pco__error_new(
-      PCO_ELIMIT, PCO_SOURCE_HOST, o->path,
-      o->format == PCO__FORMAT_ALL
+      PCO_ELIMIT, PCO_SOURCE_HOST, f->file->path,
+      format == PCO__FORMAT_ALL
           ? "there is more than max_size = %zu bytes"
           : "a line is longer than max_size = %zu bytes; read(n) gives it",
-      o->max_size);
+      max);
   err->limit = "max_size";
-  return pco__raise(L, err, o->op.cls->name, 1);
+  return pco__raise(L, err, name, 1);
 }
 
 /* The File of a read: self, or what the iterator at 1 is of. */
@@ -204,20 +218,26 @@ int pco__push_part(lua_State *L, pco__op *op) {
       buffered(f) > 0)
     return give(L, f, buffered(f) < o->count ? buffered(f) : (size_t)o->count,
                 0);
+  if (is_too_much(f, o->format, o->part_max))
+    return too_much(L, f, o->format, o->part_max, op->cls->name);
   int n = give_part(L, f, o->format, o->count);
-  if (n == PCO__OP_AGAIN && buffered(f) > o->max_size)
-    return too_much(L, o);
   o->opened = f;
   return n == PCO__OP_AGAIN ? n : end_of_lines(L, n);
 }
 
-/* How much to ask for next. */
+/* How much to ask for next; `have` bytes of it lie there. A line that is long
+ * already is asked for in larger pieces. */
 static uint64_t next_length(const pco__fs_op *o, size_t have) {
   if (o->format == PCO__FORMAT_COUNT && o->count > 0)
     return o->count - have;
-  if (o->format == PCO__FORMAT_ALL)
-    return 1024u * 1024;
-  return AHEAD;
+  if (o->format == PCO__FORMAT_ALL || have > PIECE)
+    return PIECE;
+  return have > AHEAD ? have : AHEAD;
+}
+
+static void ask_for(pco__fs_op *o, const pco__opened *f) {
+  o->length = next_length(o, buffered(f));
+  o->max_size = (size_t)o->length;
 }
 
 /* Goes on behind what the old one read. */
@@ -237,9 +257,9 @@ pco__op *pco__file_again(const pco__op *op) {
   o->op.timeout = old->op.timeout;
   o->format = old->format;
   o->count = old->count;
-  o->max_size = old->max_size;
+  o->part_max = old->part_max;
   o->offset = old->offset + old->n_bytes;
-  o->length = next_length(o, 0);
+  ask_for(o, old->opened);
   pco__opened_replace(old->opened, next);
   return next;
 }
@@ -268,16 +288,18 @@ static int read_part(lua_State *L, pco__handle *h, const pco__op_class *cls,
   if (!h->sync)
     pco__check_wait(L, cls);
   f->ended = false; /* it may have grown */
-  int n =
-      pco__opened_is_busy(f) ? PCO__OP_AGAIN : give_part(L, f, format, count);
+  bool idle = !pco__opened_is_busy(f);
+  if (idle && is_too_much(f, format, max_size))
+    return too_much(L, f, format, max_size, cls->name);
+  int n = idle ? give_part(L, f, format, count) : PCO__OP_AGAIN;
   if (n != PCO__OP_AGAIN)
     return n;
   pco__fs_op *o = pco__opened_op(L, h, cls, PCO__FILE_READ, 2);
   o->format = format;
   o->count = count;
-  o->max_size = max_size;
+  o->part_max = max_size;
   o->offset = f->at;
-  o->length = next_length(o, buffered(f));
+  ask_for(o, f);
   o->op.timeout = timeout;
   pco__opened_claim(L, h, o);
   give_buffer(f, o);

@@ -13,8 +13,9 @@ typedef struct pco__opened {
   /* Of a file: what was read and not yet given, from where it was read. */
   char *buffer; /* owned */
   size_t start, len, cap;
-  uint64_t at; /* in the file, behind the buffer */
-  bool ended;  /* nothing is behind it */
+  size_t lineless; /* from `start` on so many bytes have no newline */
+  uint64_t at;     /* in the file, behind the buffer */
+  bool ended;      /* nothing is behind it */
   /* Of a watch: events not yet given. */
   pco__entry *events; /* owned */
 } pco__opened;
