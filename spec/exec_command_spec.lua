@@ -282,9 +282,9 @@ in
 7
 out
 portico: fifo: left out: it is no file, directory or link
-portico: nosuch: no such file or directory
+portico: --upload nosuch:x: nosuch: no such file or directory
 125
-portico: missing: no such file or directory
+portico: --download missing:x: missing: no such file or directory
 125
 3
 ]], [[
@@ -340,7 +340,17 @@ portico: missing: no such file or directory
       ["--quiet=yes x"] = "--quiet takes no value (got 'yes')",
       ["--mount /tmp x"] = "--mount takes SOURCE:TARGET",
       ["--mount /no/such:/x x"] = "--mount: /no/such: No such file",
-      ["--upload x y"] = "--upload takes SOURCE:TARGET",
+      ["--mount /usr:/x:wr x"] = "--mount takes SOURCE:TARGET, and :rw behind",
+      ["--image ubuntu x"] = "--image: ubuntu: No such file or directory; it "
+        .. "takes a directory or a tar of one",
+      ["--upload x y"] = "--upload takes SOURCE:TARGET, a path of this machine "
+        .. "and the one that it gets in the sandbox (got 'x')",
+      ["--download x y"] = "--download takes SOURCE:TARGET, a path in the "
+        .. "sandbox and the one that it gets on this machine (got 'x')",
+      ["-v /usr:/x ls"] = "unknown option -v; here that is --mount",
+      ["--volume=/usr:/x ls"] = "here that is --mount",
+      ["-e A=1 ls"] = "unknown option -e; here that is --env",
+      ["--rm ls"] = "unknown option --rm; here that is nothing: the sandbox",
       ["--setting x y"] = "--setting takes NAME=VALUE (got 'x')",
       ["--env =1 y"] = "--env takes NAME=VALUE (got '=1')",
       ["--backend null echo x"] = "commands of this backend have no pipes",

@@ -208,7 +208,8 @@ local function copy_all(plan, sandbox, name, list)
     if ok == nil then
       return signal_code()
     elseif not ok then
-      words.report(result)
+      words.report(result, ("--%s %s:%s: "):format(name, each.source,
+        each.target))
       return OWN
     end
     for _, skipped in ipairs(result.skipped) do

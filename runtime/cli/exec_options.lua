@@ -77,19 +77,21 @@ local function pair(text, name)
   return key, value
 end
 
-local function path(text, name)
+local function path(text, name, hint)
   local real, why = host.realpath(text)
   if not real then
-    refuse("--%s: %s: %s", name, text, why)
+    refuse("--%s: %s: %s%s", name, text, why, hint or "")
   end
   return real
 end
 
--- SOURCE:TARGET[:ro|:rw]. The last colons count: a source may have some.
+-- SOURCE:TARGET[:ro|:rw]. The last colons count: a source may have some. A
+-- target is absolute, so a last word that is not is a mode that there is not.
 local function mount(text, name)
   local rest, mode = text:match("^(.*):(r[ow])$")
   local source, target = (rest or text):match("^(.+):([^:]+)$")
-  if not source then
+  local unknown = not mode and source and source:find(".:/") and target
+  if not source or unknown and not unknown:find("/", 1, true) then
     refuse("--%s takes SOURCE:TARGET, and :rw behind it for a writable one "
       .. "(got '%s')", name, text)
   end
@@ -98,12 +100,16 @@ local function mount(text, name)
   }
 end
 
--- SOURCE:TARGET, added to a list of the plan.
+local WAYS = {
+  upload = "a path of this machine and the one that it gets in the sandbox",
+  download = "a path in the sandbox and the one that it gets on this machine",
+}
+
+-- SOURCE:TARGET, added to a list of the plan. The last colon counts.
 local function transfer(plan, list, text, name)
   local source, target = text:match("^(.+):([^:]+)$")
   if not source then
-    refuse("--%s takes SOURCE:TARGET, two names of the same file or directory "
-      .. "(got '%s')", name, text)
+    refuse("--%s takes SOURCE:TARGET, %s (got '%s')", name, WAYS[name], text)
   end
   local all = plan[list]
   all[#all + 1] = { source = source, target = target }
@@ -141,7 +147,8 @@ local OPTIONS = {
     "image", "PATH", "a root file system: a directory or a tar of one",
     "portico exec --image alpine.tar.gz -- /bin/busybox",
     function(plan, text, name)
-      plan.sandbox.image = path(text, name)
+      plan.sandbox.image = path(text, name,
+        "; it takes a directory or a tar of one, not the name of an image")
     end,
   },
   {
@@ -294,7 +301,9 @@ Sizes may have k, M, G or T behind them (1024 each), times s, m, h or d.
 and --download may be given several times.
 
 --upload and --download name what is copied by its new name, and make missing
-directories above it. What the command leaves is copied out whatever its exit
+directories above it; the last colon parts the two. A path in the sandbox that
+does not begin with / is below the directory that commands start in without
+--cwd. What the command leaves is copied out whatever its exit
 code is, but not after a signal; links that lead out of it are left out.
 
 Where stdin and stdout are a terminal the command has one, too: all keys are
@@ -361,11 +370,26 @@ local function nearest(name)
   return best, least
 end
 
+-- What `docker run` calls otherwise, or has beside.
+local ELSEWHERE = {
+  v = "--mount", volume = "--mount", w = "--cwd", workdir = "--cwd",
+  e = "--env", m = "--memory", ["pids-limit"] = "--pids", u = "--user",
+  net = "--network", t = "--pty", tty = "--pty",
+  rm = "nothing: the sandbox is always gone afterwards",
+  i = "nothing: stdin is always the command's",
+  interactive = "nothing: stdin is always the command's",
+  it = "nothing: on a terminal the command has one, too",
+  ti = "nothing: on a terminal the command has one, too",
+}
+
 local function find_option(name, word)
   for _, option in ipairs(OPTIONS) do
     if option[1] == name then
       return option
     end
+  end
+  if ELSEWHERE[name] then
+    refuse("unknown option %s; here that is %s", word, ELSEWHERE[name])
   end
   local near, far = nearest(name)
   if name ~= "" and far <= math.max(2, #name // 3) then

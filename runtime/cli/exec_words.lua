@@ -73,8 +73,9 @@ local function hint(err)
   return host.hint(err)
 end
 
--- Says what an error is about, of what it came, and what to do.
-local function report(err)
+-- Says what an error is about, of what it came, and what to do. `about` comes
+-- before all, where a path alone does not tell whose it is.
+local function report(err, about)
   local lines, link = {}, err
   while type(link) == "table" and #lines < 16 do
     lines[#lines + 1] = (link == err and "" or "  for: ") .. told(link)
@@ -84,7 +85,8 @@ local function report(err)
   if advice then
     lines[#lines + 1] = "hint: " .. advice
   end
-  host.say(lines[1] and table.concat(lines, "\n") or tostring(err))
+  host.say((about or "")
+    .. (lines[1] and table.concat(lines, "\n") or tostring(err)))
 end
 
 -- The exit code of an error of spawn: not every one is the program's.
