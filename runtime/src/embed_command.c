@@ -27,6 +27,14 @@ _Static_assert((int)PCO_BY_EXIT == (int)PCO_REASON_EXITED &&
 
 /* ---- what to run --------------------------------------------------------- */
 
+/* "K=V", or "K" to remove it: K is needed. */
+static bool has_nameless(const char *const *env) {
+  for (; env && *env; env++)
+    if (**env == 0 || **env == '=')
+      return true;
+  return false;
+}
+
 static const char *bad_options(const pco_exec_opts *o) {
   if (!o->argv == !o->shell)
     return "give either argv or shell";
@@ -36,6 +44,14 @@ static const char *bad_options(const pco_exec_opts *o) {
     return "the line for the shell is empty";
   if (o->flags & ~ALL_FLAGS)
     return "a flag is unknown";
+  if (!o->input && o->input_len > 0)
+    return "input_len is not 0, but input is NULL";
+  if (has_nameless(o->env))
+    return "an entry of env has no name: write \"K=V\", or \"K\" to remove K";
+  return NULL;
+}
+
+static const char *bad_streams(const pco_exec_opts *o) {
   if (o->flags & PCO_EXEC_PTY && o->flags & STREAM_FLAGS)
     return "with PCO_EXEC_PTY all streams are the terminal's";
   if (!(o->flags & PCO_EXEC_PTY) &&
@@ -55,6 +71,8 @@ static int check_options(pco_runtime *rt, const pco_exec_opts *opts) {
   if (pco__embed_size(opts, opts->size, sizeof *opts) < 0)
     return pco__embed_fail(rt, PCO_ESIZE, "the size of pco_exec_opts");
   const char *bad = bad_options(opts);
+  if (!bad)
+    bad = bad_streams(opts);
   return bad ? pco__embed_fail(rt, PCO_EINVAL, "%s", bad) : 0;
 }
 

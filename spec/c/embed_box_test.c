@@ -396,6 +396,16 @@ static void test_mistakes(pco_box *box) {
            "an empty path");
   embed_is(pco_exec(NULL, &o, NULL, NULL, &p), PCO_EINVAL, "no box");
   o.flags = 0;
+  o.input_len = 5;
+  embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_EINVAL,
+           "no input of 5 bytes");
+  embed_ok(strstr(pco_last_message(rt), "input is NULL") != NULL, "is said");
+  o.input_len = 0;
+  o.env = (const char *const[]){"A=1", "=2", NULL};
+  embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_EINVAL,
+           "a nameless variable");
+  embed_ok(strstr(pco_last_message(rt), "no name") != NULL, "is said");
+  o.env = NULL;
   if (portal)
     embed_is(pco_exec(box, &o, on_done, NULL, &p), PCO_EINVAL,
              "callbacks on a portal");
