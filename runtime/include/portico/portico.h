@@ -285,8 +285,10 @@ PCO_API int pco_runtime_destroy(pco_runtime *rt);
  * child before.  Returns 0, or PCO_EINVAL in the parent. */
 PCO_API int pco_forked_child(pco_runtime *rt);
 
-/* Gives the text of the last failure of a function called with rt, or "" .
- * Valid until the next call. */
+/* Gives the text of the last failure that has one, or "": of wrong arguments,
+ * configurations and scripts.  Others, as PCO_EBUSY, PCO_EREENTRANT, a time
+ * that is over, and functions marked [any], say all by their code and leave the
+ * text as it was.  Valid until the next call. */
 PCO_API const char *pco_last_message(pco_runtime *rt);
 
 /* ---- who drives ---------------------------------------------------------- */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sandboxes in C: what the Lua facades offer, for hosts that want no Lua in
- * between.  The rules of portico.h hold: one runtime, its thread, its codes.
+ * Sandboxes in C: commands, terminals, files and watches, for hosts that want no
+ * Lua in between.  The rules of portico.h hold: one runtime, its thread, its
+ * codes.  What the Lua facades have beside, a script does for the host
+ * (pco_load): whole trees in and out, glob, waiting for output or a port.
  * The program links liblua all the same: a library that brought its own would
  * be a second Lua in programs that have one.
  *
@@ -46,7 +48,8 @@ typedef void (*pco_done_fn)(void *ud, pco_pending *pending);
 
 /* Gives 0 or the code that the call failed with; PCO_EBUSY: it goes on. */
 PCO_API int pco_pending_code(pco_pending *pending);
-/* Gives the error of a call that failed, with its causes; NULL: none. */
+/* Gives the error of a call that failed, with its causes; NULL: none.  What it
+ * is about, a file or a program, is in `path`, not in `message`. */
 PCO_API const pco_error *pco_pending_error(pco_pending *pending);
 /* Waits until it is over, or `timeout_ns` is (negative: no limit): 0, whatever
  * the outcome; PCO_ECALLTIMEOUT, and it goes on; UV_EINTR after a signal, the
