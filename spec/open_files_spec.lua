@@ -36,6 +36,7 @@ describe("open files", function()
     end
     local err = raises("LimitError", fs.open, fs, "one more", "w")
     assert.equal("EMFILE", err.code)
+    assert.truthy(err.message:find("128 files and watches are open", 1, true))
     assert.equal("3", fs:read("f3")) -- others find a worker
     assert.is_true(files[7]:close())
     local file <close> = fs:open("one more", "w")

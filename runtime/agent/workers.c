@@ -23,11 +23,15 @@
 
 #define PCO_WORKER_PATIENCE (20 * PCO_MS)
 #define PCO_WORKER_GRACE    (250 * PCO_MS)
-#define CLOSE_TIME          (5 * PCO_S) /* for a disk that is slow */
-#define TOO_MANY_OPEN       "too many files and watches are open at once"
+#define CLOSE_TIME          (5 * PCO_S)  /* for a disk that is slow */
 #define PCO_WORKER_TIDYING  (20 * PCO_S) /* removing what was unpacked */
 #define IDLE_TIME           (5 * PCO_S)
 #define KILLED              "the process of the sandbox that did it was killed"
+
+static const char too_many_open[] =
+    "128 files and watches are open, which is all that a sandbox may have: "
+    "close some";
+_Static_assert(PCO_MAX_OPEN == 128, "too_many_open says so");
 
 static void on_worker(void *arg, uint32_t events);
 
@@ -363,7 +367,7 @@ static bool is_opening(const pco_request *r) {
 void pco_workers_request(pco_agent *a, pco_frame *f, const pco_request *r) {
   pco_workers *s = &a->workers;
   if (is_opening(r) && s->n_holding >= PCO_MAX_OPEN) {
-    pco_answer_error(a, r->op, EMFILE, NULL, TOO_MANY_OPEN);
+    pco_answer_error(a, r->op, EMFILE, NULL, too_many_open);
     return;
   }
   pco_waiting *q = s->n_waiting < PCO_MAX_WAITING ? calloc(1, sizeof *q) : NULL;
