@@ -361,6 +361,10 @@ static int unpack(work *w, const char *path, int in) {
   pco_place at;
   int flags = w->t.words->parents ? PCO_WALK_PARENTS : 0;
   int rc = pco_walk(&w->agent->paths, path, flags, &at);
+  if (rc == -ENOENT && !flags)
+    return pco_transfer_fail(&w->t, rc,
+                             "no such file or directory; parents = true makes "
+                             "the directories above it");
   if (rc < 0)
     return pco_transfer_fail(&w->t, rc, NULL);
   rc = unpack_place(w, &at, in);
