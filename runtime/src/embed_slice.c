@@ -153,6 +153,8 @@ pco_runtime *pco__slices_enter(pco_runtime *rt) {
 
 void pco__slices_leave(pco_runtime *outer) {
   running = outer;
+  if (outer && outer->slice_armed_at != n_signals)
+    arm(outer); /* its own came while another's scripts ran inside */
 }
 
 static void look(pco_runtime *rt) {

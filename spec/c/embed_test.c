@@ -562,6 +562,22 @@ static int tick_other(lua_State *L) {
   return 1;
 }
 
+/* Another's scripts run for longer than this one's signals are apart. */
+static void test_slices_inside(pco_runtime *rt, pco_config *c) {
+  pco_runtime *other = embed_new(c);
+  lua_State *L = pco_state(rt);
+  lua_pushlightuserdata(L, other);
+  lua_pushcclosure(L, tick_other, 1);
+  lua_setglobal(L, "tick_other");
+  pco_task *task = embed_load(other, "local t = os.clock()\n"
+                                     "while os.clock() < t + 0.1 do end");
+  embed_ok(strstr(embed_run(rt, "tick_other() while true do end"),
+                  "PCO_ESLICE") != NULL,
+           "nor does one whose scripts ran inside");
+  pco_task_release(task);
+  pco_runtime_destroy(other);
+}
+
 static bool has_hook; /* of the script that runs */
 
 static int look_for_hook(lua_State *L) {
@@ -618,6 +634,8 @@ static void test_slice_signal(void) {
            "a runtime that was ticked inside does not take it away");
   pco_task_release(task);
   pco_runtime_destroy(other);
+  test_slices_inside(rt, NULL);
+  test_slices_inside(rt, &c);
   task = embed_load(rt, "local t <close> = setmetatable({}, {__close =\n"
                         "  function() while true do end end})\n"
                         "require'portico'.sleep(1000)");
