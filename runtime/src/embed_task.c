@@ -14,6 +14,7 @@
 
 #include "embed.h"
 #include "lua_cancel.h"
+#include "lua_coroutine.h"
 #include "lua_error.h"
 #include "lua_task.h"
 
@@ -262,10 +263,8 @@ void pco__embed_cancel_tasks(pco_runtime *rt) {
 static void kill_one(lua_State *L, pco__task *task) {
   pco__lua *lua = task->lua;
   lua->slice_start = lua->slice_count ? pco__thread_ns() : 0;
-  lua->running.co = task->co;
   if (task->started)
-    lua_resetthread(task->co);
-  lua->running.co = NULL;
+    pco__close_coroutine(lua, task->co);
   lua_settop(task->co, 0);
   pco__push_error(
       L,

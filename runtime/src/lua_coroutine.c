@@ -45,12 +45,21 @@ void pco__level_enter(pco__lua *lua, pco__level *level, lua_State *from,
   else if (outer && !lua_isyieldable(from))
     level->state = PCO__LEVEL_NO_YIELD;
   lua->level = level;
+  level->before = lua->running.co;
   lua->running.co = co;
 }
 
 void pco__level_leave(pco__lua *lua, pco__level *level) {
   lua->level = level->outer;
-  lua->running.co = level->outer ? level->outer->co : NULL;
+  lua->running.co = level->before;
+}
+
+int pco__close_coroutine(pco__lua *lua, lua_State *co) {
+  lua_State *before = lua->running.co;
+  lua->running.co = co;
+  int status = lua_resetthread(co);
+  lua->running.co = before;
+  return status;
 }
 
 void pco__mark_wait(lua_State *L) {
@@ -158,7 +167,7 @@ static int run(lua_State *L, pco__lua *lua, lua_State *co, int n_args) {
     return WAITS;
   if (status == LUA_YIELD && has_scope(lua, co)) {
     pco__abandon_scopes(lua->current, co);
-    lua_resetthread(co);
+    pco__close_coroutine(lua, co);
     pco__push_error(L,
                     pco__error_new(PCO_ESCOPE, PCO_SOURCE_HOST, NULL,
                                    "a coroutine went on yielding while a "
@@ -246,7 +255,7 @@ static int wrap_results(lua_State *L, lua_State *co, int n) {
     return n;
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {
-    status = lua_resetthread(co); /* closes its variables */
+    status = pco__close_coroutine(pco__lua_of(L), co);
     lua_xmove(co, L, 1);
   }
   if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
@@ -338,7 +347,7 @@ static int co_close(lua_State *L) {
   int state = state_of(L, co);
   if (state != DEAD && state != SUSPENDED)
     return luaL_error(L, "cannot close a %s coroutine", state_names[state]);
-  if (lua_resetthread(co) == LUA_OK) {
+  if (pco__close_coroutine(pco__lua_of(L), co) == LUA_OK) {
     lua_pushboolean(L, 1);
     return 1;
   }

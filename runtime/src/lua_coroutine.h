@@ -14,6 +14,7 @@
 typedef struct pco__level {
   lua_State *co;
   struct pco__level *outer;
+  lua_State *before; /* what ran */
   enum {
     PCO__LEVEL_OK,      /* a wait here reaches the scheduler */
     PCO__LEVEL_FOREIGN, /* a coroutine of the stock library is in between */
@@ -25,6 +26,9 @@ typedef struct pco__level {
 void pco__level_enter(pco__lua *lua, pco__level *level, lua_State *from,
                       lua_State *co);
 void pco__level_leave(pco__lua *lua, pco__level *level);
+/* Closes the variables of a coroutine that does not run, as lua_resetthread;
+ * what that calls runs in it. */
+int pco__close_coroutine(pco__lua *lua, lua_State *co);
 /* Marks L as waiting; before the lua_yieldk of a wait. */
 void pco__mark_wait(lua_State *L);
 /* True if the coroutine is suspended by a wait, its own or that of one inside.

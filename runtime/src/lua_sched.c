@@ -56,7 +56,7 @@ static void fail(lua_State *L, pco__task *task, int code, const char *operation,
 static void stray_yield(lua_State *L, pco__task *task) {
   pco__abandon_scopes(task, NULL);
   lua_settop(task->co, 0);
-  lua_resetthread(task->co);
+  pco__close_coroutine(task->lua, task->co);
   fail(L, task, PCO_ECOROUTINE, "yield",
        "coroutine.yield was called in a task outside of any coroutine: there "
        "is nobody to yield to");
@@ -124,7 +124,7 @@ static void resume(lua_State *L, pco__task *task) {
   } else if (status == LUA_OK) {
     pco__task_ended(L, task, n);
   } else { /* only without memory: run_body catches everything else */
-    lua_resetthread(task->co);
+    pco__close_coroutine(lua, task->co);
     lua_xmove(task->co, L, 1);
     pco__task_fail(L, task);
   }

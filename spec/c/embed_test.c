@@ -578,6 +578,35 @@ static void test_slices_inside(pco_runtime *rt, pco_config *c) {
   pco_runtime_destroy(other);
 }
 
+/* What a coroutine has to close runs in that coroutine. */
+static void test_slices_closing(pco_runtime *rt) {
+  embed_text(embed_run(rt, "for_ever = setmetatable({}, {__close =\n"
+                           "  function() while true do end end})\n"
+                           "local co = coroutine.create(function()\n"
+                           "  local t <close> = for_ever\n"
+                           "  coroutine.yield() end)\n"
+                           "coroutine.resume(co)\n"
+                           "local _, e = coroutine.close(co)\n"
+                           "return e.code"),
+             "PCO_ESLICE", "a coroutine that is closed is ended");
+  embed_text(embed_run(rt, "local _, e = pcall(coroutine.wrap(function()\n"
+                           "  local t <close> = for_ever\n"
+                           "  error('x') end))\n"
+                           "return e.code"),
+             "PCO_ESLICE", "one that failed, too");
+}
+
+/* A task that is there when its runtime is destroyed. */
+static void leave_waiting(pco_runtime *rt, const char *closes) {
+  char script[512];
+  snprintf(script, sizeof script,
+           "local t <close> = setmetatable({}, {__close = function() %s end})\n"
+           "require'portico'.sleep(1000)",
+           closes);
+  pco_task_release(embed_load(rt, script));
+  pco_tick(rt, MS, NULL);
+}
+
 static bool has_hook; /* of the script that runs */
 
 static int look_for_hook(lua_State *L) {
@@ -636,11 +665,9 @@ static void test_slice_signal(void) {
   pco_runtime_destroy(other);
   test_slices_inside(rt, NULL);
   test_slices_inside(rt, &c);
-  task = embed_load(rt, "local t <close> = setmetatable({}, {__close =\n"
-                        "  function() while true do end end})\n"
-                        "require'portico'.sleep(1000)");
-  pco_task_release(task);
-  pco_tick(rt, MS, NULL);
+  test_slices_closing(rt);
+  leave_waiting(rt, "while true do end");
+  leave_waiting(rt, "coroutine.wrap(print)() while true do end");
   embed_is(pco_runtime_destroy(rt), 0, "one that cleans up for ever is ended");
   test_slices(signo);
   test_interrupt(signo);
