@@ -280,13 +280,16 @@ void pco__add_reason(lua_State *L, pco__task *task) {
 /* A task that does not listen: see above.  If it catches this in a loop, each
  * instruction raises in the end, also those outside of what catches. */
 static void on_deaf(lua_State *L, lua_Debug *ar) {
-  (void)ar;
-  pco__task *task = pco__lua_find(L)->current;
+  pco__lua *lua = pco__lua_find(L);
+  pco__task *task = lua->current;
   const pco__cancel *c = task ? pco__refusal(L, task) : NULL;
   bool hard = c && task->n_refused >= MAX_DEAF;
   lua_sethook(L, on_deaf, LUA_MASKCOUNT, hard ? 1 : HOOK_STEP);
-  if (!c)
+  if (!c) { /* it has left what was cancelled */
+    if (lua->slice_hook)
+      lua->slice_hook(L, ar); /* which takes this place again */
     return;
+  }
   task->n_refused = (unsigned short)(task->n_refused + !hard);
   pco__push_cancel_error(L, c, "task");
   lua_error(L);

@@ -510,6 +510,13 @@ static void test_slices(int signo) {
                                 "end end)()"),
                   "PCO_ESLICE") != NULL,
            "and one in a coroutine");
+  embed_ok(strstr(embed_run(rt, "local P = require'portico'\n"
+                                "pcall(require'portico.task'.scope,\n"
+                                "  function(scope) scope:cancel()\n"
+                                "  for _ = 1, 1002 do pcall(P.sleep, 1) end\n"
+                                "end) while true do end"),
+                  "PCO_ESLICE") != NULL,
+           "and one that did not listen to a cancellation before");
   embed_text(embed_run(rt, "local ok, e = pcall(function()\n"
                            "  local t <close> = setmetatable({}, {__close =\n"
                            "    function() CLEANED = true end})\n"
