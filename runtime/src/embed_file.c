@@ -15,6 +15,8 @@ static const char *bad_options(const pco_file_opts *o) {
     return "a flag of pco_file_opts is unknown";
   if (o->mode > 07777)
     return "mode must be permission bits, 0 to 07777";
+  if (o->offset > INT64_MAX)
+    return "offset must be INT64_MAX or less";
   return o->timeout_ns < 0 ? "timeout_ns is negative" : NULL;
 }
 

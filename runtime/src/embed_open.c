@@ -217,9 +217,10 @@ static int start(held *h, pco__caller *c, pco_pending *p) {
   return 0;
 }
 
-/* The same, if it was opened for that. */
+/* The same at a place of a file, if it was opened for that. */
 static int new_file_op(pco_file *file, uint32_t way, const pco__op_class *cls,
-                       int kind, pco__caller *c, pco_pending **p) {
+                       int kind, uint64_t offset, pco__caller *c,
+                       pco_pending **p) {
   if (c->out)
     *c->out = NULL;
   if (!file)
@@ -229,6 +230,13 @@ static int new_file_op(pco_file *file, uint32_t way, const pco__op_class *cls,
     return pco__call_drop(
         *p, pco__embed_fail(c->rt, UV_EBADF, "it was not opened for %s",
                             way & PCO_OPEN_READ ? "reading" : "writing"));
+  if (rc == 0 && offset > INT64_MAX)
+    return pco__call_drop(
+        *p, pco__embed_fail(c->rt, PCO_EINVAL,
+                            "a file has no place %llu: INT64_MAX is the last",
+                            (unsigned long long)offset));
+  if (rc == 0)
+    op_of(*p)->offset = offset;
   return rc;
 }
 
@@ -237,10 +245,9 @@ int pco_file_read_at(pco_file *file, uint64_t offset, size_t len,
   pco__caller c = {.done = done, .ud = ud, .out = out};
   pco_pending *p;
   int rc = new_file_op(file, PCO_OPEN_READ, &pco__file_read_class,
-                       PCO__FILE_READ, &c, &p);
+                       PCO__FILE_READ, offset, &c, &p);
   if (rc < 0)
     return rc;
-  op_of(p)->offset = offset;
   op_of(p)->length = len;
   return start(&file->held, &c, p);
 }
@@ -251,12 +258,11 @@ int pco_file_write_at(pco_file *file, uint64_t offset, const void *data,
   pco__caller c = {.done = done, .ud = ud, .out = out};
   pco_pending *p;
   int rc = new_file_op(file, PCO_OPEN_WRITE, &pco__file_write_class,
-                       PCO__FILE_WRITE, &c, &p);
+                       PCO__FILE_WRITE, offset, &c, &p);
   if (rc < 0)
     return rc;
   if (!data && len)
     return pco__call_drop(p, pco__embed_fail(c.rt, PCO_EINVAL, "no data"));
-  op_of(p)->offset = offset;
   op_of(p)->data = pco__arena_copy(&p->op->arena, data ? data : "", len);
   op_of(p)->len = len;
   return start(&file->held, &c, p);
@@ -267,10 +273,9 @@ int pco_file_truncate(pco_file *file, uint64_t size, pco_done_fn done, void *ud,
   pco__caller c = {.done = done, .ud = ud, .out = out};
   pco_pending *p;
   int rc = new_file_op(file, PCO_OPEN_WRITE, &pco__file_truncate_class,
-                       PCO__FILE_TRUNCATE, &c, &p);
+                       PCO__FILE_TRUNCATE, size, &c, &p);
   if (rc < 0)
     return rc;
-  op_of(p)->offset = size;
   return start(&file->held, &c, p);
 }
 

@@ -28,7 +28,6 @@ static void send_data(pco__fs_op *o);
 
 /* ---- what comes ---------------------------------------------------------- */
 
-/* Reads an ENTRY; a stat may have no name (the root). */
 /* True if a field stands twice; the tags of an entry are numbers and strings
  * whose low bytes are small. */
 static bool has_twice(const pco_wire_field *nest) {
@@ -46,6 +45,7 @@ static bool has_twice(const pco_wire_field *nest) {
   return false;
 }
 
+/* Reads an ENTRY; a stat may have no name (the root). */
 static int read_entry(pco__fs_op *o, const pco_wire_field *nest) {
   pco__entry e = {.type = UINT32_MAX, .name = ""};
   size_t name_len = 0;
@@ -465,6 +465,13 @@ static const uint16_t frame_types[] = {
     [PCO__WATCH_EVENTS] = PCO_WIRE_EVENTS,
 };
 
+/* How much is to be read: one byte more than may be kept tells "too much" from
+ * "just fits". */
+static uint64_t wanted(const pco__fs_op *o) {
+  uint64_t most = (uint64_t)o->max_size + 1;
+  return o->length < most ? o->length : most;
+}
+
 static void encode_open(const pco__fs_op *o, pco_wire_buf *b) {
   pco_wire_number(b, PCO_TAG_TARGET, o->file->id);
   if (o->kind == PCO__FILE_TRUNCATE)
@@ -473,7 +480,7 @@ static void encode_open(const pco__fs_op *o, pco_wire_buf *b) {
     return;
   pco_wire_number(b, PCO_TAG_OFFSET, o->offset);
   if (o->kind == PCO__FILE_READ)
-    pco_wire_number(b, PCO_TAG_LENGTH, o->length);
+    pco_wire_number(b, PCO_TAG_LENGTH, wanted(o));
   else if (o->all_sent)
     pco_wire_number(b, PCO_TAG_LENGTH, o->len);
   else
@@ -503,11 +510,8 @@ static void encode(pco__fs_op *o, pco_wire_buf *b) {
     pco_wire_bytes(b, PCO_TAG_DATA, o->data, o->len);
   if (o->kind == PCO__FS_READ && o->offset)
     pco_wire_number(b, PCO_TAG_OFFSET, o->offset);
-  if (o->kind != PCO__FS_READ)
-    return;
-  /* One byte more than may be kept tells "too much" from "just fits". */
-  uint64_t most = (uint64_t)o->max_size + 1;
-  pco_wire_number(b, PCO_TAG_LENGTH, o->length < most ? o->length : most);
+  if (o->kind == PCO__FS_READ)
+    pco_wire_number(b, PCO_TAG_LENGTH, wanted(o));
 }
 
 static void submit(pco__fs_op *o) {

@@ -270,6 +270,33 @@ static bool reads(pco_file *f, uint64_t at, const char *want) {
   return good;
 }
 
+/* Places and lengths that no file has; the box is there afterwards. */
+static void test_places(pco_box *box) {
+  const uint64_t last = INT64_MAX;
+  pco_pending *p = NULL;
+  pco_file_opts o = {.size = sizeof o, .offset = last + 1};
+  pco_file *f = open_file(box, "places", "w+");
+  embed_is(pco_file_read_at(f, last + 1, 1, NULL, NULL, &p), PCO_EINVAL,
+           "no place to read at");
+  embed_ok(strstr(pco_last_message(rt), "9223372036854775808") != NULL,
+           "which is named");
+  embed_is(pco_file_write_at(f, UINT64_MAX, "a", 1, NULL, NULL, &p), PCO_EINVAL,
+           "none to write at");
+  embed_is(pco_file_truncate(f, UINT64_MAX, NULL, NULL, &p), PCO_EINVAL,
+           "no size");
+  embed_is(pco_file_read(box, "places", &o, NULL, NULL, &p), PCO_EINVAL,
+           "nor with the path");
+  embed_ok(code(pco_file_write_at(f, last, "a", 1, NULL, NULL, &p), &p) < 0,
+           "beyond the last one nothing is written");
+  embed_is(code(pco_file_read_at(f, 0, SIZE_MAX, NULL, NULL, &p), &p), 0,
+           "more than there is may be asked for");
+  o.offset = 0;
+  o.length = UINT64_MAX;
+  embed_is(code(pco_file_read(box, "places", &o, NULL, NULL, &p), &p), 0,
+           "also with the path");
+  pco_file_release(f);
+}
+
 static void test_open_files(pco_box *box) {
   pco_pending *p = NULL;
   pco_stat st = {.struct_size = sizeof st};
@@ -496,6 +523,7 @@ static void test_backend(void) {
   test_files(box);
   test_terminal(box);
   test_open_files(box);
+  test_places(box);
   test_watch(box);
   test_mistakes(box);
   if (!portal)
