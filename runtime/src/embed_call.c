@@ -163,6 +163,8 @@ void pco__embed_orphan_calls(pco_runtime *rt) {
     p->counted = false;
     p->op->pending = NULL;
     p->rt = NULL;
+    if (!p->portal && is_done(p) && p->op->cls->leave)
+      p->op->cls->leave(p->op);
     if (lost)
       free_pending(p);
   }

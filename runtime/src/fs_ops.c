@@ -245,8 +245,16 @@ static void give_back(pco__op *op) {
   pco__fs_data_end(o);
 }
 
+static void leave(pco__op *op) {
+  pco__fs_op *o = op_of(op);
+  pco__file_unref(o->file);
+  o->file = NULL;
+  o->path = NULL; /* that may be the file's */
+}
+
 static void destroy(pco__op *op) {
   pco__fs_op *o = op_of(op);
+  leave(op);
   while (o->entries) {
     pco__entry *next = o->entries->next;
     free(o->entries);
@@ -254,7 +262,6 @@ static void destroy(pco__op *op) {
   }
   free(o->bytes);
   pco__glob_unref(o->glob);
-  pco__file_unref(o->file);
   pco__error_free(o->trouble);
   pco__sandbox_unref(o->sandbox);
 }
@@ -276,6 +283,7 @@ static void start_close(pco__op *op) {
                                   .cancel = cancel,                            \
                                   .push = push_fn,                             \
                                   .give_back = give_back,                      \
+                                  .leave = leave,                              \
                                   .destroy = destroy}
 FS_CLASS(pco__fs_read_class, "fs.read", pco__push_bytes);
 FS_CLASS(pco__fs_write_class, "fs.write", pco__push_nothing);
@@ -315,6 +323,7 @@ FS_CLASS(pco__watch_events_class, "watch.events", pco__push_event);
                                   .cancel = cancel,                            \
                                   .push = pco__push_part,                      \
                                   .again = pco__file_again,                    \
+                                  .leave = leave,                              \
                                   .destroy = destroy}
 READ_CLASS(pco__file_read_class, "file.read");
 READ_CLASS(pco__file_lines_class, "file.lines");
@@ -324,6 +333,7 @@ READ_CLASS(pco__file_lines_class, "file.lines");
                                   .start = start_close,                        \
                                   .cancel = cancel,                            \
                                   .push = pco__push_shut,                      \
+                                  .leave = leave,                              \
                                   .destroy = destroy}
 CLOSE_CLASS(pco__file_close_class, "file.close");
 CLOSE_CLASS(pco__watch_close_class, "watch.close");

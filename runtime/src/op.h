@@ -61,6 +61,9 @@ typedef struct pco__op_class {
   /* What the op borrowed of its caller must not be touched any more: called
    * when the caller leaves before the op has completed.  Optional.  [caller] */
   void (*give_back)(pco__op *op);
+  /* The loop goes before the op, which has ended: lets go of what `destroy` has
+   * to end there.  Optional.  [loop] */
+  void (*leave)(pco__op *op);
   /* Frees what the op owns beside its arena and error.  May be NULL.  [any] */
   void (*destroy)(pco__op *op);
 } pco__op_class;

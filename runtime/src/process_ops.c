@@ -26,11 +26,15 @@ static void destroy(pco__op *op) {
 }
 
 /* A process that nobody took (its caller has given up) ends. */
-static void spawn_destroy(pco__op *op) {
+static void spawn_leave(pco__op *op) {
   pco__process_op *o = op_of(op);
   pco__say_farewell(op->loop, (pco__farewell){.process = o->process,
                                               .how = PCO__FAREWELL_KILL});
   o->process = NULL;
+}
+
+static void spawn_destroy(pco__op *op) {
+  spawn_leave(op);
   destroy(op);
 }
 
@@ -111,6 +115,7 @@ const pco__op_class pco__spawn_class = {.name = "spawn",
                                         .start = spawn_start,
                                         .cancel = spawn_cancel,
                                         .push = pco__push_spawn,
+                                        .leave = spawn_leave,
                                         .destroy = spawn_destroy};
 
 /* ---- reading ------------------------------------------------------------- */

@@ -91,17 +91,24 @@ static bool create_hold(pco__op *op, pco__error **err) {
   return true;
 }
 
-static void create_destroy(pco__op *op) {
+/* A sandbox that nobody took (its caller has given up) ends. */
+static void create_leave(pco__op *op) {
   pco__create_op *o = create_of(op);
-  if (o->info)
-    pco__loader_release(o->info);
-  /* A sandbox that nobody took (its caller has given up) ends. */
   bool opened = o->sandbox && o->opened;
   if (!opened)
     pco__backend_unref(o->backend);
   pco__say_farewell(op->loop,
                     (pco__farewell){.sandbox = o->sandbox,
                                     .backend = opened ? o->backend : NULL});
+  o->sandbox = NULL;
+  o->backend = NULL;
+}
+
+static void create_destroy(pco__op *op) {
+  pco__create_op *o = create_of(op);
+  create_leave(op);
+  if (o->info)
+    pco__loader_release(o->info);
   pco__error_free(o->failure);
 }
 
@@ -110,12 +117,14 @@ const pco__op_class pco__create_class = {.name = "backend.create",
                                          .cancel = create_cancel,
                                          .hold = create_hold,
                                          .push = pco__push_created,
+                                         .leave = create_leave,
                                          .destroy = create_destroy};
 const pco__op_class pco__sandbox_class = {.name = "sandbox",
                                           .start = create_start,
                                           .cancel = create_cancel,
                                           .hold = create_hold,
                                           .push = pco__push_created,
+                                          .leave = create_leave,
                                           .destroy = create_destroy};
 
 /* ---- probe, list, destroy ------------------------------------------------ */

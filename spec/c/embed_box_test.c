@@ -438,6 +438,27 @@ static void test_mistakes(pco_box *box) {
              "callbacks on a portal");
 }
 
+/* Calls that have made something, which nobody took when the runtime ended. */
+static void test_untaken(void) {
+  pco_pending *p[4] = {NULL};
+  pco_exec_opts o = {.size = sizeof o, .shell = "sleep 100"};
+  pco_box_opts bo = {.size = sizeof bo, .backend = backend};
+  bo.flags = portal ? PCO_BOX_PORTAL : 0;
+  rt = embed_new(NULL);
+  pco_box *box = new_box();
+  over(pco_file_open(box, "f", "w", NULL, NULL, NULL, &p[0]), &p[0]);
+  over(pco_watch_open(box, ".", NULL, NULL, NULL, &p[1]), &p[1]);
+  over(pco_command_start(box, &o, NULL, NULL, &p[2]), &p[2]);
+  over(pco_box_create(rt, &bo, NULL, NULL, &p[3]), &p[3]);
+  pco_box_release(box);
+  embed_is(pco_runtime_destroy(rt), 0, "the runtime ends before its calls");
+  embed_ok(!pco_pending_file(p[0]) && !pco_pending_watch(p[1]) &&
+               !pco_pending_command(p[2]) && !pco_pending_box(p[3]),
+           "what they made is gone");
+  for (int i = 0; i < 4; i++)
+    pco_pending_release(p[i]);
+}
+
 static void test_ends(void) {
   pco_pending *p = NULL;
   pco_exec_opts o = {.size = sizeof o, .shell = "sleep 100"};
@@ -532,6 +553,7 @@ static void test_backend(void) {
   embed_is(code(pco_box_close(box, NULL, NULL, &p), &p), 0, "closed");
   pco_box_release(box);
   test_ends();
+  test_untaken();
   test_shutdown();
   embed_is(embed_entries("/proc/self/fd"), fds, "no descriptor is left");
 }
