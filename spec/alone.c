@@ -121,18 +121,27 @@ static int remove_it(const char *path, const struct stat *st, int type,
   return remove(path);
 }
 
-/* What programs keep in HOME begins with a dot. */
+/* What programs keep in HOME begins with a dot; so does what an agent makes for
+ * the time being. */
+static bool may_stay(const char *name) {
+  return name[0] == '.' && strncmp(name, ".portico", 8) != 0;
+}
+
 static bool is_clean(void) {
   DIR *d = opendir(home);
   bool clean = true;
   for (struct dirent *e; d && (e = readdir(d));)
-    if (e->d_name[0] != '.') {
+    if (!may_stay(e->d_name)) {
       printf("# left behind: %s/%s\n", home, e->d_name);
       clean = false;
     }
   if (d)
     closedir(d);
   nftw(home, remove_it, 16, FTW_DEPTH | FTW_PHYS);
+  if (access(home, F_OK) == 0) {
+    printf("# cannot be removed: %s\n", home);
+    clean = false;
+  }
   return clean;
 }
 
