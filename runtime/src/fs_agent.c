@@ -472,27 +472,27 @@ static uint64_t wanted(const pco__fs_op *o) {
   return o->length < most ? o->length : most;
 }
 
-static void encode_open(const pco__fs_op *o, pco_wire_buf *b) {
+static bool encode_open(pco__fs_op *o, pco_wire_buf *b) {
   pco_wire_number(b, PCO_TAG_TARGET, o->file->id);
   if (o->kind == PCO__FILE_TRUNCATE)
     pco_wire_number(b, PCO_TAG_SIZE, o->offset);
   if (o->kind != PCO__FILE_READ && o->kind != PCO__FILE_WRITE)
-    return;
+    return true;
   pco_wire_number(b, PCO_TAG_OFFSET, o->offset);
   if (o->kind == PCO__FILE_READ)
     pco_wire_number(b, PCO_TAG_LENGTH, wanted(o));
   else if (o->all_sent)
     pco_wire_number(b, PCO_TAG_LENGTH, o->len);
   else
-    pco_wire_bytes(b, PCO_TAG_DATA, o->data, o->len);
+    return add_piece(o, b, o->len);
+  return true;
 }
 
-static void encode(pco__fs_op *o, pco_wire_buf *b) {
+/* False if the caller has taken back what is to be written. */
+static bool encode(pco__fs_op *o, pco_wire_buf *b) {
   pco_wire_begin(b, frame_types[o->kind], 0, o->request.id);
-  if (o->kind >= PCO__FILE_READ) {
-    encode_open(o, b);
-    return;
-  }
+  if (o->kind >= PCO__FILE_READ)
+    return encode_open(o, b);
   if (o->path)
     pco_wire_string(b, PCO_TAG_PATH, o->path);
   pco_wire_number(b, PCO_TAG_FLAGS, o->flags);
@@ -512,6 +512,7 @@ static void encode(pco__fs_op *o, pco_wire_buf *b) {
     pco_wire_number(b, PCO_TAG_OFFSET, o->offset);
   if (o->kind == PCO__FS_READ)
     pco_wire_number(b, PCO_TAG_LENGTH, wanted(o));
+  return true;
 }
 
 static void submit(pco__fs_op *o) {
@@ -529,7 +530,11 @@ static void submit(pco__fs_op *o) {
   o->request.type = frame_types[o->kind];
   o->request.frame = on_frame;
   o->request.lost = on_lost;
-  encode(o, &frame);
+  if (!encode(o, &frame)) {
+    pco_wire_buf_free(&frame);
+    pco__fs_end(o, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
+    return;
+  }
   keep(o);
   /* A file system may be slow; that the agent lives is looked after by the
    * link. */

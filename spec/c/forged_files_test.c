@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs_file.h"
+
 #define MORE PCO_WIRE_MORE
 
 static box *other;
@@ -129,6 +131,23 @@ static void test_frames_instead(void) {
   end(&t, 0, 0, "frames where there can be no pipe");
 }
 
+/* Its caller has left, with what was to be written, before it begins. */
+static void test_taken_back(void) {
+  box *b = box_new();
+  pco__fs_op *o = fs_op(b, PCO__FS_WRITE);
+  o->kind = PCO__FILE_WRITE;
+  o->file = pco__file_new(b->sb, "f", PCO_OPEN_WRITE);
+  o->borrowed = true;
+  o->data = NULL;
+  o->len = PCO_WIRE_MAX_DATA;
+  submit(&o->op, 2000);
+  check_op(&o->op, UV_ECANCELED);
+  end_op(&o->op, UV_ECANCELED);
+  box_stat(other);
+  box_end(b);
+  case_end("data that is taken back");
+}
+
 int main(void) {
   world_open();
   int fds = count_fds();
@@ -144,6 +163,7 @@ int main(void) {
   test_idle_pipe(PCO__FS_WRITE, "a pipe that is never read");
   test_taken();
   test_frames_instead();
+  test_taken_back();
   box_end(other);
   SAME(count_fds(), fds);
   case_end("no descriptor is left");
