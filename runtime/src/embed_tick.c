@@ -87,6 +87,7 @@ static bool run_scripts(pco_runtime *rt, slices *s, int *rc) {
     return false;
   unsigned before = s->sum.n;
   uv_update_time(&rt->lua->runtime.loop.uv); /* the loop may have had no turn */
+  atomic_store(&rt->interrupt, false); /* one that came late: of those before */
   atomic_store(&rt->in_slice, true);
   pco_runtime *outer = pco__slices_enter(rt);
   int failed = pco__embed_guard(rt, &s->g, 0);

@@ -539,6 +539,29 @@ static void *interrupt_soon(void *arg) {
   return NULL;
 }
 
+static void *interrupt_always(void *arg) {
+  while (!atomic_load(&enough))
+    pco_interrupt((pco_runtime *)arg);
+  return NULL;
+}
+
+/* An interrupt that comes just as a script ends is not for the next one. */
+static void test_late_interrupt(pco_runtime *rt) {
+  int n_late = 0;
+  for (int i = 0; i < 50; i++) {
+    pthread_t thread;
+    atomic_store(&enough, false);
+    pthread_create(&thread, NULL, interrupt_always, rt);
+    for (int j = 0; j < 20; j++)
+      embed_run(rt, "for i = 1, 300 do end");
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
+    n_late +=
+        strcmp(embed_run(rt, "for i = 1, 5e4 do end return 'on'"), "on") != 0;
+  }
+  embed_is(n_late, 0, "an interrupt that comes late is for nobody");
+}
+
 static void test_interrupt(int signo) {
   pco_config c;
   pco_config_init(&c);
@@ -552,6 +575,8 @@ static void test_interrupt(int signo) {
   embed_is(pco_interrupt(rt), 0, "an interrupt while nothing runs");
   embed_text(embed_run(rt, "for i = 1, 1e5 do end return 'on'"), "on",
              "does nothing");
+  test_late_interrupt(rt);
+  atomic_store(&enough, false);
   pthread_t thread;
   pthread_create(&thread, NULL, interrupt_soon, rt);
   embed_ok(strstr(embed_run(rt, "while true do pcall(function() while true do\n"

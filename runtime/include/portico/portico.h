@@ -210,8 +210,8 @@ typedef struct pco_config {
   pco_task_error_fn on_task_error;
   pco_load_module_fn load_module;
   /* How long a script may run without waiting, ns of processor time; 0: for
-   * ever.  It is checked
-   * every 10,000 instructions of Lua; calls into C are not interrupted.  Beyond
+   * ever.  It is checked every 10,000 instructions of Lua; calls into C are not
+   * interrupted, nor are finalizers (__gc), for which Lua has no hooks.  Beyond
    * it an error is raised (PCO_ESLICE); after half of that time more for
    * cleaning up, one at every instruction, which no pcall keeps away. */
   uint64_t slice_limit_ns;
