@@ -171,6 +171,80 @@ describe("a watch", function()
     end
   end)
 
+  on_each(it, "ends when its directory is gone, however that went",
+    function(_, sb)
+      local fs = sb.fs
+      for _, how in ipairs({
+        "rmdir w", "mv w away", "mkdir new; mv -T new w", "rm -r w",
+      }) do
+        fs:mkdir("w")
+        for _, recursive in ipairs({ true, false }) do
+          local watch <close> = fs:watch("w", {
+            recursive = recursive, include = "*.c",
+          })
+          if how == "rm -r w" then
+            fs:mkdir("w/sub.c/x", { parents = true })
+          end
+          sb:exec(how):check()
+          local last
+          for event in watch:events({ timeout = 60 }) do
+            last = event
+          end
+          assert.same({ type = "remove", path = "w" }, last, how)
+          assert.is_nil(watch:next({ timeout = 60 }))
+          assert.is_nil(watch:events({ timeout = 60 })())
+          assert.is_true(watch:close())
+          sb:exec("rm -rf away w; mkdir w"):check()
+        end
+        fs:remove("w")
+      end
+    end)
+
+  on_each(it, "of a file follows its name to the one in its place",
+    function(_, sb)
+      local fs = sb.fs
+      fs:write("f", "1")
+      local watch <close> = fs:watch("f")
+      local function next_is(kind)
+        assert.same({ type = kind, path = "f" }, watch:next({ timeout = 60 }))
+      end
+      for i = 1, 20 do
+        fs:write("f", tostring(i)) -- another file by the same name
+        next_is("modify")
+        fs:append("f", "x")
+        next_is("modify")
+      end
+      sb:exec("ln f other"):check()
+      next_is("attribute")
+      sb:exec("rm other"):check()
+      next_is("attribute")
+      sb:exec("echo > new; mv new f"):check()
+      next_is("modify")
+      sb:exec("ln f other; chmod 600 f; rm f"):check()
+      local last
+      for event in watch:events({ timeout = 60 }) do
+        last = event
+      end
+      assert.same({ type = "remove", path = "f" }, last)
+      assert.is_nil(watch:next({ timeout = 60 }))
+    end)
+
+  on_each(it, "of a file ends when no file has its name", function(_, sb)
+    local fs = sb.fs
+    for _, how in ipairs({
+      "rm f", "mv f away", "mkdir d; mv f d; mv d f", "ln -s no x; mv x f",
+    }) do
+      sb:exec("rm -rf f away; echo > f"):check()
+      local watch <close> = fs:watch("f")
+      sb:exec(how):check()
+      local last
+      for event in watch:events({ timeout = 60 }) do
+        last = event
+      end
+      assert.same({ type = "remove", path = "f" }, last, how)
+    end
+  end)
+
   on_each(it, "of a missing or unreadable place is refused", function(_, sb)
     local fs = sb.fs
     raises("NotFoundError", fs.watch, fs, "missing")

@@ -11,7 +11,6 @@
 #include "clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,15 +40,22 @@ static void on_kernel(void *arg, uint32_t events) {
 }
 
 static void wake(pco_seen *s) {
-  if (s->waiter && (s->first || s->error))
+  if (s->waiter && (s->first || s->error || s->ended))
     pco_job_resume(s->agent, s->waiter);
 }
 
 int pco_watch_timeout(const pco_agent *a) {
   const pco_seen *s = a->seen;
-  if (!s || (!s->move.cookie && !s->any_told))
+  int64_t until = INT64_MAX;
+  if (s && s->any_told)
+    return 0;
+  if (s && s->move.cookie)
+    until = s->move.until;
+  if (s && s->check && s->check_at < until)
+    until = s->check_at;
+  if (until == INT64_MAX)
     return -1;
-  int64_t left = s->any_told ? 0 : (s->move.until - pco_now()) / PCO_MS + 1;
+  int64_t left = (until - pco_now()) / PCO_MS + 1;
   return left < 0 ? 0 : (int)left;
 }
 
@@ -66,6 +72,7 @@ void pco_watch_tick(pco_agent *a) {
   }
   if (s->move.cookie && s->move.until <= pco_now())
     pco_seen_end_move(s);
+  pco_top_tick(s);
   wake(s);
 }
 
@@ -93,11 +100,11 @@ static const char *reason(int error) {
 static bool answer_events(pco_agent *a, pco_job *j) {
   pco_seen *s = a->seen;
   size_t n = 0;
-  if (!s->first && !s->error) {
+  if (!s->first && !s->error && !s->ended) {
     pco_job_pause(a, j);
     return true;
   }
-  if (!s->first) { /* what was seen before it is told first */
+  if (!s->first && !s->ended) { /* what was seen before it is told first */
     pco_answer_error(a, j->op, s->error, s->path, reason(s->error));
     return false;
   }
@@ -167,20 +174,6 @@ void pco_watch_close(pco_agent *a, uint64_t target) {
   destroy(s);
 }
 
-static int find_root(pco_agent *a, pco_seen *s, const pco_request *r) {
-  pco_place at;
-  int rc = pco_walk(&a->paths, s->path,
-                    pco_fs_walk_flags(r) & PCO_WALK_NOFOLLOW, &at);
-  if (rc != 0)
-    return rc;
-  s->root = at.fd < 0 ? -1 : fcntl(at.fd, F_DUPFD_CLOEXEC, 3);
-  rc = at.fd < 0 ? -ENOENT : s->root < 0 ? -errno : 0;
-  if (rc == 0 && S_ISLNK(at.st.st_mode))
-    rc = -ELOOP;
-  pco_place_deinit(&at);
-  return rc;
-}
-
 static pco_seen *create(pco_agent *a, const pco_request *r, const char *path) {
   pco_seen *s = calloc(1, sizeof *s);
   if (!s)
@@ -190,6 +183,7 @@ static pco_seen *create(pco_agent *a, const pco_request *r, const char *path) {
   s->root = -1;
   s->source = (pco_source){.fd = -1, .arg = s};
   s->recursive = pco_fs_flag(r, PCO_FS_RECURSIVE);
+  s->walk_flags = pco_fs_walk_flags(r) & PCO_WALK_NOFOLLOW;
   s->path = strdup(path);
   s->patterns = malloc(r->data.len + 1);
   if (!s->path || !s->patterns) {
@@ -202,8 +196,8 @@ static pco_seen *create(pco_agent *a, const pco_request *r, const char *path) {
   return s;
 }
 
-static int begin(pco_agent *a, pco_seen *s, const pco_request *r) {
-  int rc = find_root(a, s, r);
+static int begin(pco_agent *a, pco_seen *s) {
+  int rc = pco_seen_find(s, &s->root);
   if (rc == 0)
     rc = pco_seen_start(s);
   if (rc != 0)
@@ -220,7 +214,7 @@ void pco_fs_watch(pco_agent *a, const pco_request *r) {
   if (!pco_fs_may_hold(a, r) || !pco_fs_path(a, r, PCO_TAG_PATH, path))
     return;
   pco_seen *s = create(a, r, path);
-  int rc = s ? begin(a, s, r) : -ENOMEM;
+  int rc = s ? begin(a, s) : -ENOMEM;
   if (rc == 0) {
     a->seen = s;
     pco_answer_empty(a, r->op);

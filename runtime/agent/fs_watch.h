@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The parts of a watch: which directories (fs_watch_tree.c), what happened
- * (fs_watch_events.c), and the requests (fs_watch.c).
+ * (fs_watch_events.c), what becomes of that which is watched itself
+ * (fs_watch_top.c), and the requests (fs_watch.c).
  *
  * A worker holds one watch.  It reads what the kernel tells as soon as it can,
  * so that new directories are watched at once, and keeps events, up to a bound,
@@ -50,7 +51,10 @@ typedef struct pco_seen {
   pco_agent *agent;
   uint64_t op; /* of the WATCH */
   bool recursive;
+  int walk_flags; /* how the path leads to it */
   int root;       /* what is watched, by O_PATH */
+  bool is_directory;
+  nlink_t links;  /* of a file */
   char *path;     /* as the caller gave it; owned */
   char *patterns; /* as the WATCH had them, and a NUL; owned */
   size_t patterns_len;
@@ -59,6 +63,9 @@ typedef struct pco_seen {
   pco_spot *top;
   pco_spot *todo; /* found, not watched yet */
   bool any_told;
+  bool check; /* the top may be gone without a word of the kernel's */
+  int64_t check_at;
+  bool ended; /* the top is gone, and that was told */
   pco_move move;
   pco_event *first, *last;
   size_t n_events;
@@ -86,6 +93,10 @@ pco_spot *pco_spot_move(pco_seen *s, pco_spot *spot, pco_spot *parent,
                         const char *name);
 /* True, once, if a look has told of that name before the kernel did. */
 bool pco_spot_was_told(pco_spot *spot, const char *name);
+/* Opens what the path names now: 0 or a negative errno. */
+int pco_seen_find(const pco_seen *s, int *fd);
+/* Another file is watched from now on; takes fd: 0 or a negative errno. */
+int pco_seen_replace(pco_seen *s, int fd);
 /* Nothing that the kernel has to say is older than the last look. */
 void pco_seen_forget_told(pco_seen *s);
 /* The path of a name in it, below the root; "" or NULL: its own.  The caller
@@ -98,9 +109,20 @@ bool pco_seen_excludes(const pco_seen *s, const char *path, bool directory);
 /* Adds an event; takes the paths. */
 void pco_seen_tell(pco_seen *s, unsigned type, char *path, char *from);
 void pco_seen_on_event(pco_seen *s, const struct inotify_event *e);
+/* Adds the last one: what is watched is gone.  Nothing is watched then. */
+void pco_seen_end(pco_seen *s);
 /* What went somewhere has left. */
 void pco_seen_end_move(pco_seen *s);
 /* Forgets events: all, or as many as were given. */
 void pco_seen_forget(pco_seen *s, size_t n);
+
+/* ---- what is watched itself (fs_watch_top.c) ----------------------------- */
+
+/* What the kernel says of the top alone. */
+void pco_top_on_event(pco_seen *s, const struct inotify_event *e);
+/* A name left the top, so that it may be empty. */
+void pco_top_lost_name(pco_seen *s);
+/* Looks after the top when it is time. */
+void pco_top_tick(pco_seen *s);
 
 #endif /* PCO_FS_WATCH_H */

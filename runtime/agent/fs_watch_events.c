@@ -245,16 +245,6 @@ static void on_moved_to(pco_seen *s, pco_spot *spot, const char *name,
     pco_spot_add(s, spot, name);
 }
 
-/* Of the root: others are told of by the directory above. */
-static void on_itself(pco_seen *s, const struct inotify_event *e) {
-  if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF))
-    pco_seen_tell(s, PCO_EVENT_REMOVE, NULL, NULL);
-  else if (e->mask & IN_MODIFY)
-    pco_seen_tell(s, PCO_EVENT_MODIFY, NULL, NULL);
-  else if (e->mask & IN_ATTRIB)
-    pco_seen_tell(s, PCO_EVENT_ATTRIBUTE, NULL, NULL);
-}
-
 static void on_name(pco_seen *s, pco_spot *spot, const char *name,
                     const struct inotify_event *e) {
   char *path = pco_spot_path(spot, name);
@@ -277,13 +267,29 @@ static void on_name(pco_seen *s, pco_spot *spot, const char *name,
   free(path);
 }
 
+static void stop(pco_seen *s) {
+  if (s->source.fn)
+    pco_source_remove(s->agent->epoll, &s->source);
+  pco_seen_stop(s);
+}
+
+/* It is told whatever else was missed, and nothing after it. */
+void pco_seen_end(pco_seen *s) {
+  if (s->ended)
+    return;
+  pco_seen_end_move(s);
+  append(s, PCO_EVENT_REMOVE, NULL, NULL);
+  s->ended = true;
+  s->check = false;
+  stop(s);
+}
+
 /* The kernel lost events: directories may have come and gone. */
 static void begin_anew(pco_seen *s) {
   free(s->move.path);
   forget_move(s);
   miss(s);
-  pco_source_remove(s->agent->epoll, &s->source); /* a tick adds it again */
-  pco_seen_stop(s);
+  stop(s); /* a tick adds the new one */
   int rc = pco_seen_start(s);
   if (rc < 0)
     s->error = -rc;
@@ -297,12 +303,13 @@ void pco_seen_on_event(pco_seen *s, const struct inotify_event *e) {
   pco_spot *spot = pco_spot_find(s, e->wd);
   if (!spot)
     return;
-  if (e->mask & IN_IGNORED) { /* it was removed, or its file system was */
-    if (spot->parent)
-      pco_spot_drop(s, spot);
-  } else if (e->len > 0) {
+  if (e->len > 0) {
     on_name(s, spot, e->name, e);
-  } else if (spot == s->top) {
-    on_itself(s, e);
+    if (spot == s->top && e->mask & (IN_DELETE | IN_MOVED_FROM))
+      pco_top_lost_name(s);
+  } else if (spot == s->top) { /* others are told of by the one above */
+    pco_top_on_event(s, e);
+  } else if (e->mask & IN_IGNORED) { /* it was removed, or its file system */
+    pco_spot_drop(s, spot);
   }
 }

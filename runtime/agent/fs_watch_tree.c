@@ -21,7 +21,8 @@
 #define OF_DIRECTORY                                                           \
   (IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_MOVED_FROM |             \
    IN_MOVED_TO | IN_EXCL_UNLINK)
-#define OF_ITSELF (IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
+#define OF_TOP  (IN_DELETE_SELF | IN_MOVE_SELF)
+#define OF_FILE (IN_MODIFY | IN_ATTRIB | OF_TOP)
 
 /* ---- spots --------------------------------------------------------------- */
 
@@ -272,8 +273,9 @@ static bool is_serious(int rc) {
 
 /* Watches one directory: 0 or a negative errno, and then there is no spot. */
 static int watch_one(pco_seen *s, pco_spot *spot, bool tells) {
+  uint32_t mask = OF_DIRECTORY | IN_ONLYDIR | (spot->parent ? 0 : OF_TOP);
   int fd = open_spot(s, spot);
-  int rc = fd < 0 ? fd : watch_fd(s, spot, fd, OF_DIRECTORY | IN_ONLYDIR);
+  int rc = fd < 0 ? fd : watch_fd(s, spot, fd, mask);
   if (rc == 0 && s->recursive) {
     look(s, spot, fd, tells);
     return 0;
@@ -309,6 +311,23 @@ void pco_spot_add(pco_seen *s, pco_spot *parent, const char *name) {
 
 /* ---- the whole ----------------------------------------------------------- */
 
+int pco_seen_find(const pco_seen *s, int *fd) {
+  pco_place at;
+  *fd = -1;
+  int rc = pco_walk(&s->agent->paths, s->path, s->walk_flags, &at);
+  if (rc != 0)
+    return rc;
+  if (at.fd < 0)
+    rc = -ENOENT;
+  else if (S_ISLNK(at.st.st_mode))
+    rc = -ELOOP;
+  else if ((*fd = fcntl(at.fd, F_DUPFD_CLOEXEC, 3)) < 0)
+    rc = -errno;
+  pco_place_deinit(&at);
+  return rc;
+}
+
+/* It may go or be replaced before it is watched, so it is checked once more. */
 static int start_root(pco_seen *s) {
   struct stat st;
   if (fstat(s->root, &st) != 0)
@@ -316,10 +335,22 @@ static int start_root(pco_seen *s) {
   s->top = new_spot(NULL, "");
   if (!s->top)
     return -ENOMEM;
-  if (S_ISDIR(st.st_mode))
+  s->check = true;
+  s->is_directory = S_ISDIR(st.st_mode);
+  s->links = st.st_nlink;
+  if (s->is_directory)
     return watch_all(s, s->top, false);
   s->recursive = false;
-  return watch_fd(s, s->top, s->root, OF_ITSELF);
+  return watch_fd(s, s->top, s->root, OF_FILE);
+}
+
+int pco_seen_replace(pco_seen *s, int fd) {
+  if (s->top)
+    pco_spot_drop(s, s->top);
+  s->top = NULL;
+  close(s->root);
+  s->root = fd;
+  return start_root(s);
 }
 
 int pco_seen_start(pco_seen *s) {
@@ -334,6 +365,7 @@ void pco_seen_stop(pco_seen *s) {
   if (s->top)
     pco_spot_drop(s, s->top);
   s->top = NULL;
+  s->any_told = false;
   if (s->source.fd >= 0)
     close(s->source.fd);
   s->source.fd = -1;

@@ -115,8 +115,9 @@
  *                                   op until FILE_CLOSE.  DATA are patterns,
  *                                   each with its NUL, and before it 'i' if it
  *                                   is of what is told, 'x' of what is not
- *   EVENTS    TARGET                REPLY: EVENT+, once there is one; or ERROR
- *                                   (what was seen is kept)
+ *   EVENTS    TARGET                REPLY: EVENT+, once there is one; without
+ *                                   any when all was told and what is watched
+ *                                   is gone; or ERROR (what was seen is kept)
  *   Any of these on a TARGET that is not open is ERROR EBADF.
  *   PACK      PATH FLAGS DATA       the tree is written as a tar (transfer.h)
  *             descriptors: the write end of a pipe, and, if what is there

@@ -164,11 +164,12 @@ static void reverse_entries(pco__fs_op *o) {
   o->entries = list;
 }
 
+/* None: the watch has ended. */
 static int read_events(pco__fs_op *o, const pco_wire_header *h,
                        const uint8_t *payload) {
   int rc = each_field(o, h, payload, PCO_TAG_EVENT, read_event);
   reverse_entries(o);
-  return rc == 0 && !o->entries ? -EPROTO : rc;
+  return rc;
 }
 
 static int read_entries(pco__fs_op *o, const pco_wire_header *h,

@@ -4,7 +4,8 @@
  *
  * What happened is asked for; several events come at once and are given one
  * after the other.  Between two questions they wait in the sandbox, where too
- * many of them become one event that says "rescan".
+ * many of them become one event that says "rescan".  None in answer is the end:
+ * what was watched is gone.
  */
 #include "lua_file.h"
 
@@ -115,11 +116,15 @@ static void set_path(lua_State *L, const char *field, const char *base,
   lua_setfield(L, -2, field);
 }
 
-/* Pushes the first event. */
+/* Pushes the first event, or nil at the end. */
 static int give_event(lua_State *L, pco__opened *w) {
   static const char *const types[] = {"create", "modify",    "remove",
                                       "rename", "attribute", "rescan"};
   pco__entry *e = w->events;
+  if (!e) {
+    lua_pushnil(L);
+    return 1;
+  }
   lua_createtable(L, 0, 3);
   lua_pushstring(L, types[e->type]);
   lua_setfield(L, -2, "type");

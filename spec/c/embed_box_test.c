@@ -386,6 +386,18 @@ static void test_watch(pco_box *box) {
   p = over(pco_watch_open(box, "seen", NULL, NULL, NULL, &p), &p);
   pco_watch_release(pco_pending_watch(p)); /* unclosed */
   pco_pending_release(p);
+  code(pco_file_mkdir(box, "short", NULL, NULL, NULL, &p), &p);
+  p = over(pco_watch_open(box, "short", NULL, NULL, NULL, &p), &p);
+  w = p ? pco_pending_watch(p) : NULL;
+  pco_pending_release(p);
+  code(pco_file_remove(box, "short", NULL, NULL, NULL, &p), &p);
+  embed_ok(hears(w, PCO_WATCH_REMOVE, ""), "what is watched is gone");
+  e.size = sizeof e;
+  p = over(pco_watch_next(w, NULL, NULL, &p), &p);
+  embed_ok(pco_pending_code(p) == 0 && pco_pending_event(p, 0, &e) == 0,
+           "and there are no more events");
+  pco_pending_release(p);
+  pco_watch_release(w);
   code(pco_watch_open(box, "seen", NULL, NULL, NULL, &p), &p); /* not taken */
 }
 

@@ -315,7 +315,8 @@ PCO_API int pco_watch_open(pco_box *box, const char *path,
                            void *ud, pco_pending **out);
 /* As pco_pending_file(); pco_watch_release() takes it. */
 PCO_API pco_watch *pco_pending_watch(pco_pending *pending);
-/* Waits for the next events; between two calls they are kept. */
+/* Waits for the next events; between two calls they are kept.  An outcome with
+ * none: what is watched is gone, which PCO_WATCH_REMOVE of "" has told. */
 PCO_API int pco_watch_next(pco_watch *watch, pco_done_fn done, void *ud,
                            pco_pending **out);
 /* Gives the i-th event of a pco_watch_next(), from 0: 1; 0: there are no more.
