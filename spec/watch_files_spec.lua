@@ -245,6 +245,22 @@ describe("a watch", function()
     end
   end)
 
+  -- What a directory holds that left is nobody's here.
+  on_each(it, "forgets a directory that left, whatever goes on in it",
+    function(_, sb)
+      local fs = sb.fs
+      for i = 1, 20 do
+        fs:mkdir("w/a/x", { parents = true })
+        local watch <close> = fs:watch("w", { recursive = true })
+        sb:exec(i % 2 == 0 and "mv w/a out; mv out/x out/y; mkdir w/last"
+          or "mv w/a out; mv out/x w/x; mkdir w/last"):check()
+        local seen = collect(watch, "w/last")
+        assert.equal(1, seen["remove w/a"])
+        assert.equal(i % 2 == 1 and 1 or nil, seen["create w/x"])
+        sb:exec("rm -r w out"):check()
+      end
+    end)
+
   on_each(it, "of a missing or unreadable place is refused", function(_, sb)
     local fs = sb.fs
     raises("NotFoundError", fs.watch, fs, "missing")

@@ -295,6 +295,17 @@ static void begin_anew(pco_seen *s) {
     s->error = -rc;
 }
 
+/* A name that comes or goes in what went somewhere, or below: that would end
+ * the move, and with it the spot that is told of. */
+static bool has_left(const pco_seen *s, const pco_spot *spot,
+                     const struct inotify_event *e) {
+  if (!s->move.spot || !(e->mask & (IN_MOVED_FROM | IN_MOVED_TO)))
+    return false;
+  while (spot && spot != s->move.spot)
+    spot = spot->parent;
+  return spot != NULL;
+}
+
 void pco_seen_on_event(pco_seen *s, const struct inotify_event *e) {
   if (e->mask & IN_Q_OVERFLOW) {
     begin_anew(s);
@@ -303,7 +314,9 @@ void pco_seen_on_event(pco_seen *s, const struct inotify_event *e) {
   pco_spot *spot = pco_spot_find(s, e->wd);
   if (!spot)
     return;
-  if (e->len > 0) {
+  if (has_left(s, spot, e)) {
+    pco_seen_end_move(s);
+  } else if (e->len > 0) {
     on_name(s, spot, e->name, e);
     if (spot == s->top && e->mask & (IN_DELETE | IN_MOVED_FROM))
       pco_top_lost_name(s);
