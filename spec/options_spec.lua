@@ -52,6 +52,25 @@ local function known(fn, ...)
   return set
 end
 
+describe("the error of a wrong option", function()
+  facades.on_each(it, "names what it is in, and what would be right",
+    function(_, sb)
+      for text, options in pairs({
+        ['unknown option "limits.memroy": did you mean "limits.memory"?'] = {
+          limits = { memroy = 1 },
+        },
+        ['unknown option "limits.' .. FAR .. '": it takes memory, pids'] = {
+          limits = { [FAR] = 1 },
+        },
+        ["input must be a string, or a function that returns strings (got 5)"] =
+          { input = 5 },
+      }) do
+        local err = raises("InvalidArgumentError", sb.exec, sb, "true", options)
+        assert.truthy(err.message:find(text, 1, true), err.message)
+      end
+    end)
+end)
+
 describe("options", function()
   local classes = read_classes("lua/portico/meta/types.lua")
   local bad = { [FAR] = 1 }

@@ -389,6 +389,7 @@ describe("progress", function()
       for i, progress in ipairs(seen) do
         assert.equal(32000000, progress.total)
         assert.equal("string", type(progress.path))
+        assert.is_true(progress.path ~= "" or i == 1)
         assert.is_true(progress.bytes >= (i > 1 and seen[i - 1].bytes or 0))
         assert.is_true(progress.bytes <= progress.total)
       end

@@ -96,20 +96,26 @@ static void push_list(lua_State *L, const char *const *known) {
   luaL_pushresult(&b);
 }
 
-static void unknown_option(lua_State *L, const char *operation,
+/* `of`: the option that it is in, and a dot; or "". */
+static void unknown_option(lua_State *L, const char *operation, const char *of,
                            const char *name, const char *const *known) {
   const char *near = pco__nearest(name, known);
   if (near)
     pco__bad_argument(L, operation,
-                      "unknown option \"%s\": did you mean \"%s\"?", name,
-                      near);
+                      "unknown option \"%s%s\": did you mean \"%s%s\"?", of,
+                      name, of, near);
   push_list(L, known);
-  pco__bad_argument(L, operation, "unknown option \"%s\": it takes %s", name,
-                    *known ? lua_tostring(L, -1) : "no options");
+  pco__bad_argument(L, operation, "unknown option \"%s%s\": it takes %s", of,
+                    name, *known ? lua_tostring(L, -1) : "no options");
 }
 
 void pco__check_options(lua_State *L, int idx, const char *operation,
                         const char *const *known) {
+  pco__check_options_of(L, idx, operation, "", known);
+}
+
+void pco__check_options_of(lua_State *L, int idx, const char *operation,
+                           const char *of, const char *const *known) {
   if (lua_isnoneornil(L, idx))
     return;
   if (!lua_istable(L, idx))
@@ -120,11 +126,11 @@ void pco__check_options(lua_State *L, int idx, const char *operation,
     lua_pop(L, 1);
     if (lua_type(L, -1) != LUA_TSTRING)
       pco__bad_argument(L, operation,
-                        "an option's name must be a string (got %s)",
-                        luaL_typename(L, -1));
+                        "an option's name must be a string (got %s%s)", of,
+                        pco__describe(L, -1));
     const char *name = lua_tostring(L, -1);
     if (!is_known(name, known))
-      unknown_option(L, operation, name, known);
+      unknown_option(L, operation, of, name, known);
   }
 }
 

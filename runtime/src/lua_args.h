@@ -15,6 +15,10 @@ int pco__bad_argument(lua_State *L, const char *operation, const char *fmt, ...)
  * that is not in the NULL-terminated list, naming the nearest one. */
 void pco__check_options(lua_State *L, int idx, const char *operation,
                         const char *const *known);
+/* The same of a table that is the value of an option: `of` is that one's name
+ * and a dot. */
+void pco__check_options_of(lua_State *L, int idx, const char *operation,
+                           const char *of, const char *const *known);
 /* The list of a call that takes nothing but `timeout`. */
 extern const char *const pco__timeout_only[];
 /* Pushes the option, false if it is not given (then nothing is pushed). */

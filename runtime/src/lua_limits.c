@@ -5,13 +5,9 @@
 
 #include <math.h>
 
+#include "limit_bounds.h"
 #include "lua_args.h"
 #include "lua_error.h"
-
-/* Less leaves no room to start a program; backends ask as much of a sandbox. */
-#define LEAST_MEMORY (4 << 20)
-#define LEAST_CPUS   0.001
-#define MOST_CPUS    1e6
 
 static const char *const known[] = {"memory", "pids",       "cpus",
                                     "disk",   "open_files", NULL};
@@ -40,11 +36,11 @@ static uint64_t integer(lua_State *L, int at, const char *operation,
 static uint64_t memory(lua_State *L, int at, const char *operation,
                        bool of_command) {
   uint64_t bytes = integer(L, at, operation, "memory", INT64_MAX);
-  if (of_command && bytes && bytes < LEAST_MEMORY)
+  if (of_command && bytes && bytes < PCO__LEAST_MEMORY)
     pco__bad_argument(L, operation,
                       "limits.memory of a command must be 4 MiB (%d) or more "
                       "(got %d)",
-                      LEAST_MEMORY, (int)bytes);
+                      PCO__LEAST_MEMORY, (int)bytes);
   return bytes;
 }
 
@@ -72,12 +68,12 @@ static double processors(lua_State *L, int at, const char *operation) {
   if (!pco__get_option(L, at, "cpus"))
     return 0;
   double n = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
-  if (!(n >= LEAST_CPUS)) /* NaN, too */
+  if (!(n >= PCO__LEAST_CPUS)) /* NaN, too */
     pco__bad_argument(L, operation,
                       "limits.cpus must be a number, %g or more (got %s)",
-                      LEAST_CPUS, pco__describe(L, -1));
+                      PCO__LEAST_CPUS, pco__describe(L, -1));
   lua_pop(L, 1);
-  return n > MOST_CPUS ? 0 : n;
+  return n > PCO__MOST_CPUS ? 0 : n;
 }
 
 bool pco__opt_limits(lua_State *L, int idx, const char *operation,
@@ -89,7 +85,7 @@ bool pco__opt_limits(lua_State *L, int idx, const char *operation,
   if (!lua_istable(L, at))
     pco__bad_argument(L, operation, "limits must be a table (got %s)",
                       pco__describe(L, at));
-  pco__check_options(L, at, operation, known);
+  pco__check_options_of(L, at, operation, "limits.", known);
   out->memory_bytes = memory(L, at, operation, of_command);
   out->disk_bytes = disk(L, at, operation, of_command);
   out->pids = integer(L, at, operation, "pids", INT64_MAX);

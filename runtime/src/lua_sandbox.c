@@ -104,10 +104,13 @@ static void parse_input(lua_State *L, const char *name, pco__exec *e) {
   if (lua_isfunction(L, -1)) {
     e->asks_input = true;
   } else {
-    e->input = pco__arg_bytes(L, lua_gettop(L), name,
-                              "input (a string, or a function that returns "
-                              "strings)",
-                              &e->op.arena, &e->input_len);
+    if (lua_type(L, -1) != LUA_TSTRING)
+      pco__bad_argument(L, name,
+                        "input must be a string, or a function that returns "
+                        "strings (got %s)",
+                        pco__describe(L, -1));
+    e->input = pco__arg_bytes(L, lua_gettop(L), name, "input", &e->op.arena,
+                              &e->input_len);
   }
   e->opts.has_stdin = true;
   lua_pop(L, 1);

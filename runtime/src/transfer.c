@@ -553,11 +553,9 @@ bool pco__transfer_take(pco__transfer *t, pco__progress *out) {
   pthread_mutex_lock(&t->op.loop->lock);
   bool has = t->has_progress;
   if (has) {
-    *out = t->progress;
-    t->progress.path = NULL;
+    *out = t->progress; /* the path stays, for the last one */
+    out->path = out->path ? strdup(out->path) : NULL;
     t->has_progress = false;
-    if (!out->path)
-      out->path = NULL;
   }
   pthread_mutex_unlock(&t->op.loop->lock);
   return has;
