@@ -118,8 +118,16 @@ void pco__slot_give(pco_runtime *rt);
 int pco__embed_check(pco_runtime *rt);
 /* The same for what may not be called from a callback: PCO_EREENTRANT. */
 int pco__embed_check_outside(pco_runtime *rt);
-/* Checks a struct that the host gave: PCO_ESIZE, or 0. */
-int pco__embed_size(const void *given, size_t size, size_t known);
+/* Where a field of a struct ends. */
+#define PCO__END_OF(type, field)                                               \
+  (offsetof(type, field) + sizeof(((type *)0)->field))
+
+/* Copies a struct that the host gave, of `size` bytes, into one of ours, of
+ * `known`, with zero in what a program built earlier does not have yet.
+ * PCO_ESIZE if it is smaller than any ever was (`least`), or has something in
+ * what is not known here; or 0. */
+int pco__embed_take(void *ours, size_t known, size_t least, const void *given,
+                    size_t size);
 /* Notes the text of a failure; returns code. */
 int pco__embed_fail(pco_runtime *rt, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -81,10 +81,14 @@ static int check_create(pco_runtime *rt, const pco_create_opts *c) {
   return 0;
 }
 
-static int check_options(pco_runtime *rt, const pco_box_opts *opts) {
-  int rc = pco__embed_size(opts, opts->size, sizeof *opts);
-  if (rc < 0)
-    return pco__embed_fail(rt, rc, "the size of pco_box_opts");
+/* *opts: as we know them. */
+static int take_options(pco_runtime *rt, const pco_box_opts *given,
+                        pco_box_opts *opts) {
+  *opts = (pco_box_opts){.size = sizeof *opts};
+  if (given &&
+      pco__embed_take(opts, sizeof *opts, PCO__END_OF(pco_box_opts, timeout_ns),
+                      given, given->size) < 0)
+    return pco__embed_fail(rt, PCO_ESIZE, "the size of pco_box_opts");
   if (opts->flags & ~PCO_BOX_PORTAL || opts->reserved || opts->timeout_ns < 0)
     return pco__embed_fail(rt, PCO_EINVAL,
                            "flags, reserved or timeout_ns of pco_box_opts");
@@ -145,15 +149,15 @@ static int begin(const pco__caller *c, const pco_box_opts *opts,
 
 int pco_box_create(pco_runtime *rt, const pco_box_opts *opts, pco_done_fn done,
                    void *ud, pco_pending **out) {
-  static const pco_box_opts none = {.size = sizeof none};
+  pco_box_opts own;
   if (out)
     *out = NULL;
   int rc = pco__embed_check(rt);
-  opts = opts ? opts : &none;
   if (rc == 0)
-    rc = check_options(rt, opts);
+    rc = take_options(rt, opts, &own);
   if (rc < 0)
     return rc;
+  opts = &own;
   pco__caller c = {.rt = rt, .done = done, .ud = ud, .out = out};
   pco__portal *portal;
   if (opts->flags & PCO_BOX_PORTAL && (done || !out))

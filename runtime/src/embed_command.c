@@ -7,6 +7,7 @@
 #include "embed_call.h"
 #include "exec.h"
 #include "farewell.h"
+#include "limit_bounds.h"
 #include "process_ops.h"
 #include "wire.h"
 
@@ -60,20 +61,52 @@ static const char *bad_streams(const pco_exec_opts *o) {
   if (o->flags & PCO_EXEC_MERGE &&
       o->flags & (PCO_EXEC_NO_STDERR | PCO_EXEC_NO_STDOUT))
     return "PCO_EXEC_MERGE needs both streams";
-  if (o->limits && o->limits->struct_size != sizeof *o->limits)
-    return "struct_size of pco_limits is wrong";
   return o->max_output > SIZE_MAX / 4 ? "max_output is too large" : NULL;
 }
 
-static int check_options(pco_runtime *rt, const pco_exec_opts *opts) {
+/* As of `limits` in Lua, where 0 is not asked for.  What the sandbox cannot do
+ * is the outcome of the call. */
+static const char *bad_limits(const pco_limits *l) {
+  if (l->struct_size != sizeof *l)
+    return "struct_size of pco_limits is wrong";
+  if (l->memory_bytes && l->memory_bytes < PCO__LEAST_MEMORY)
+    return "limits: memory_bytes of a command must be 0 (none), or 4 MiB "
+           "(4194304) or more";
+  if (l->memory_bytes > INT64_MAX || l->pids > INT64_MAX)
+    return "limits: memory_bytes and pids must be 0 (none) to INT64_MAX";
+  bool bounded = l->cpus >= PCO__LEAST_CPUS && l->cpus <= PCO__MOST_CPUS;
+  if (l->cpus != 0 && !bounded) /* NaN, too */
+    return "limits: cpus must be 0 (none), or 0.001 to 1000000";
+  return NULL;
+}
+
+static int check_limits(pco_runtime *rt, const pco_limits *l) {
+  if (!l)
+    return 0;
+  const char *bad = bad_limits(l);
+  if (bad)
+    return pco__embed_fail(rt, PCO_EINVAL, "%s", bad);
+  return l->disk_bytes
+             ? pco__embed_fail(rt, PCO_EUNSUPPORTED,
+                               "limits: disk_bytes is not for one command: it "
+                               "bounds the whole sandbox and belongs to "
+                               "pco_create_opts")
+             : 0;
+}
+
+/* *own: the options as we know them. */
+static int take_options(pco_runtime *rt, const pco_exec_opts *opts,
+                        pco_exec_opts *own) {
   if (!opts)
     return pco__embed_fail(rt, PCO_EINVAL, "the options are NULL");
-  if (pco__embed_size(opts, opts->size, sizeof *opts) < 0)
+  if (pco__embed_take(own, sizeof *own, PCO__END_OF(pco_exec_opts, rows), opts,
+                      opts->size) < 0)
     return pco__embed_fail(rt, PCO_ESIZE, "the size of pco_exec_opts");
-  const char *bad = bad_options(opts);
+  const char *bad = bad_options(own);
   if (!bad)
-    bad = bad_streams(opts);
-  return bad ? pco__embed_fail(rt, PCO_EINVAL, "%s", bad) : 0;
+    bad = bad_streams(own);
+  return bad ? pco__embed_fail(rt, PCO_EINVAL, "%s", bad)
+             : check_limits(rt, own->limits);
 }
 
 static void copy_limits(pco_pending *p, const pco_limits *limits,
@@ -115,7 +148,8 @@ static void copy_command(pco_pending *p, const pco_exec_opts *opts,
 }
 
 /* What all calls on a box or a command begin with. */
-static int begin(pco_box *box, const pco_exec_opts *opts, pco__caller *c) {
+static int begin(pco_box *box, const pco_exec_opts *opts, pco_exec_opts *own,
+                 pco__caller *c) {
   if (c->out)
     *c->out = NULL;
   int rc = pco__box_check(box);
@@ -124,15 +158,17 @@ static int begin(pco_box *box, const pco_exec_opts *opts, pco__caller *c) {
   c->rt = box->rt;
   c->loop = box->loop;
   rc = pco__call_check(c);
-  return rc < 0 ? rc : check_options(c->rt, opts);
+  return rc < 0 ? rc : take_options(c->rt, opts, own);
 }
 
 int pco_exec(pco_box *box, const pco_exec_opts *opts, pco_done_fn done,
              void *ud, pco_pending **out) {
   pco__caller c = {.done = done, .ud = ud, .out = out};
-  int rc = begin(box, opts, &c);
+  pco_exec_opts own;
+  int rc = begin(box, opts, &own, &c);
   if (rc < 0)
     return rc;
+  opts = &own;
   if (opts->flags & PCO_EXEC_STDIN)
     return pco__embed_fail(c.rt, PCO_EINVAL,
                            "PCO_EXEC_STDIN is for pco_command_start; here is "
@@ -154,9 +190,11 @@ int pco_exec(pco_box *box, const pco_exec_opts *opts, pco_done_fn done,
 int pco_command_start(pco_box *box, const pco_exec_opts *opts, pco_done_fn done,
                       void *ud, pco_pending **out) {
   pco__caller c = {.done = done, .ud = ud, .out = out};
-  int rc = begin(box, opts, &c);
+  pco_exec_opts own;
+  int rc = begin(box, opts, &own, &c);
   if (rc < 0)
     return rc;
+  opts = &own;
   if (opts->input)
     return pco__embed_fail(c.rt, PCO_EINVAL,
                            "`input` is for pco_exec; here is PCO_EXEC_STDIN "

@@ -20,16 +20,20 @@ static const char *bad_options(const pco_file_opts *o) {
   return o->timeout_ns < 0 ? "timeout_ns is negative" : NULL;
 }
 
+/* *own: the options as we know them. */
 static int check(const pco__caller *c, const char *path,
-                 const pco_file_opts *opts) {
+                 const pco_file_opts *opts, pco_file_opts *own) {
+  *own = (pco_file_opts){.size = sizeof *own};
   int rc = pco__call_check(c);
   if (rc < 0)
     return rc;
   if (!path || !path[0])
     return pco__embed_fail(c->rt, PCO_EINVAL, "the path is empty");
-  if (opts && pco__embed_size(opts, opts->size, sizeof *opts) < 0)
+  if (opts &&
+      pco__embed_take(own, sizeof *own, PCO__END_OF(pco_file_opts, timeout_ns),
+                      opts, opts->size) < 0)
     return pco__embed_fail(c->rt, PCO_ESIZE, "the size of pco_file_opts");
-  const char *bad = opts ? bad_options(opts) : NULL;
+  const char *bad = bad_options(own);
   return bad ? pco__embed_fail(c->rt, PCO_EINVAL, "%s", bad) : 0;
 }
 
@@ -37,9 +41,7 @@ static pco__fs_op *op_of(pco_pending *p) {
   return PCO_CONTAINER(p->op, pco__fs_op, op);
 }
 
-static void use_options(pco_pending *p, const pco_file_opts *opts) {
-  static const pco_file_opts none = {.size = sizeof none};
-  const pco_file_opts *o = opts ? opts : &none;
+static void use_options(pco_pending *p, const pco_file_opts *o) {
   pco__fs_op *op = op_of(p);
   op->flags = o->flags & ~PCO_FILE_MISSING_OK;
   op->missing_ok = (o->flags & PCO_FILE_MISSING_OK) != 0;
@@ -60,7 +62,8 @@ int pco__file_op(pco_box *box, const pco__op_class *cls, int kind,
     return rc;
   c->rt = box->rt;
   c->loop = box->loop;
-  rc = check(c, path, opts);
+  pco_file_opts own;
+  rc = check(c, path, opts, &own);
   if (rc < 0)
     return rc;
   *p = pco__call_new(c, cls, sizeof(pco__fs_op));
@@ -70,7 +73,7 @@ int pco__file_op(pco_box *box, const pco__op_class *cls, int kind,
   op_of(*p)->sandbox = box->sandbox;
   op_of(*p)->kind = kind;
   op_of(*p)->path = pco__call_copy(*p, path);
-  use_options(*p, opts);
+  use_options(*p, &own);
   return 0;
 }
 

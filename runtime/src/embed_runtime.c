@@ -37,12 +37,15 @@ int pco__embed_check_outside(pco_runtime *rt) {
   return rc == 0 && rt->inside ? PCO_EREENTRANT : rc;
 }
 
-int pco__embed_size(const void *given, size_t size, size_t known) {
-  if (size < known || size > MAX_STRUCT)
+int pco__embed_take(void *ours, size_t known, size_t least, const void *given,
+                    size_t size) {
+  if (size < least || size > MAX_STRUCT)
     return PCO_ESIZE;
   for (size_t i = known; i < size; i++)
     if (((const char *)given)[i] != 0)
       return PCO_ESIZE;
+  memset(ours, 0, known);
+  memcpy(ours, given, size < known ? size : known);
   return 0;
 }
 
@@ -126,8 +129,11 @@ static void forget_host(pco__lua *lua) {
   atomic_store(&lua->runtime.host, NULL);
 }
 
-static int check_config(const pco_config *c) {
-  int rc = pco__embed_size(c, c->size, sizeof *c);
+static int take_config(const pco_config *given, pco_config *c) {
+  if (!given)
+    return PCO_EINVAL;
+  int rc = pco__embed_take(c, sizeof *c, PCO__END_OF(pco_config, lua_dir),
+                           given, given->size);
   if (rc < 0)
     return rc;
   if (c->lua_version && c->lua_version != LUA_VERSION_NUM)
@@ -169,14 +175,15 @@ int pco_runtime_create(const pco_config *config, pco_runtime **out) {
   if (!out)
     return PCO_EINVAL;
   *out = NULL;
-  int rc = config ? check_config(config) : PCO_EINVAL;
+  pco_config own;
+  int rc = take_config(config, &own);
   if (rc < 0)
     return rc;
   pco_runtime *rt = pco__slot_take();
   if (!rt)
     return UV_ENOMEM;
-  init(rt, config);
-  rc = copy_strings(rt, config);
+  init(rt, &own);
+  rc = copy_strings(rt, &own);
   if (rc == 0)
     rc = open_descriptors(rt);
   if (rc == 0)

@@ -3,6 +3,7 @@
  * Sandboxes from C, without Lua: on the runtime's loop with callbacks, and on a
  * portal by blocking; the same calls on each backend.
  */
+#include <math.h>
 #include <signal.h>
 
 #include "embed_host.h"
@@ -401,6 +402,42 @@ static void test_watch(pco_box *box) {
   code(pco_watch_open(box, "seen", NULL, NULL, NULL, &p), &p); /* not taken */
 }
 
+static int refused(pco_box *box, pco_limits l, const char *text) {
+  pco_pending *p = NULL;
+  l.struct_size = l.struct_size ? l.struct_size : sizeof l;
+  pco_exec_opts o = {.size = sizeof o, .shell = "true", .limits = &l};
+  int rc = pco_exec(box, &o, NULL, NULL, &p);
+  embed_ok(!p && strstr(pco_last_message(rt), text), "and says why");
+  return rc;
+}
+
+static void test_limits(pco_box *box) {
+  const double bad[] = {-1, 0.0001, 1e9, (double)NAN, (double)INFINITY};
+  bool good = true;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    good &= refused(box, (pco_limits){.cpus = bad[i]}, "cpus") == PCO_EINVAL;
+  embed_ok(good, "processors that cannot be");
+  embed_is(refused(box, (pco_limits){.memory_bytes = 4096}, "4 MiB"),
+           PCO_EINVAL, "too little memory");
+  embed_is(refused(box, (pco_limits){.memory_bytes = UINT64_MAX}, "INT64_MAX"),
+           PCO_EINVAL, "memory below zero");
+  embed_is(refused(box, (pco_limits){.pids = (uint64_t)-1}, "pids"), PCO_EINVAL,
+           "processes below zero");
+  embed_is(refused(box, (pco_limits){.disk_bytes = 1 << 20}, "pco_create_opts"),
+           PCO_EUNSUPPORTED, "a disk of a command's own");
+  embed_is(refused(box, (pco_limits){.struct_size = 4}, "struct_size"),
+           PCO_EINVAL, "limits of another size");
+  pco_pending *p = NULL;
+  pco_limits l = {.struct_size = sizeof l, .open_files = 99};
+  pco_exec_opts o = {.size = sizeof o, .shell = "ulimit -n", .limits = &l};
+  pco_exec_result r = {.size = sizeof r};
+  p = over(pco_exec(box, &o, NULL, NULL, &p), &p);
+  embed_ok(p && pco_pending_result(p, &r) == 0 && r.out_len == 3 &&
+               memcmp(r.out, "99\n", 3) == 0,
+           "a limit that can be is the command's");
+  pco_pending_release(p);
+}
+
 /* Callbacks, many at once, without a handle. */
 static void test_callbacks(pco_box *box) {
   int codes[20];
@@ -558,6 +595,7 @@ static void test_backend(void) {
   test_open_files(box);
   test_places(box);
   test_watch(box);
+  test_limits(box);
   test_mistakes(box);
   if (!portal)
     test_callbacks(box);

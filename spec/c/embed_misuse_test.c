@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "embed.h"
 #include "embed_host.h"
 #include "portico/sandbox.h"
 
@@ -20,6 +21,30 @@ static int create(const pco_config *c) {
   if (rc == 0)
     pco_runtime_destroy(rt);
   return rc == 0 ? 0 : rt ? 1 : rc;
+}
+
+/* Structs of a program that was built earlier, and of one built later. */
+static void test_sizes(void) {
+  struct {
+    size_t size;
+    int first, second;
+  } given = {sizeof given, 1, 2}, ours = {0};
+  const size_t first = sizeof given.size + sizeof given.first;
+  embed_is(pco__embed_take(&ours, sizeof ours, first, &given, first), 0,
+           "a struct that had one field less");
+  embed_ok(ours.first == 1 && ours.second == 0, "which is zero");
+  embed_is(pco__embed_take(&ours, sizeof ours, first, &given, sizeof given), 0,
+           "one of this size");
+  embed_ok(ours.first == 1 && ours.second == 2, "is taken whole");
+  embed_is(pco__embed_take(&ours, sizeof ours, first, &given, first - 1),
+           PCO_ESIZE, "smaller than it ever was");
+  embed_is(pco__embed_take(&ours, first, first, &given, sizeof given),
+           PCO_ESIZE, "a field that is not known here yet, and is used");
+  given.second = 0;
+  ours.second = 7;
+  embed_is(pco__embed_take(&ours, first, first, &given, sizeof given), 0,
+           "or is zero");
+  embed_is(ours.second, 7, "nothing is written behind ours");
 }
 
 static void test_config(void) {
@@ -355,6 +380,7 @@ static void test_failing(bool once) {
 int main(int argc, char **argv) {
   (void)argc;
   embed_begin(argv[0]);
+  test_sizes();
   test_config();
   test_places();
   test_reentrance();

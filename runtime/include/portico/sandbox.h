@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sandboxes in C: commands, terminals, files and watches, for hosts that want no
- * Lua in between.  The rules of portico.h hold: one runtime, its thread, its
+ * Sandboxes in C: commands, terminals, files and watches, for hosts that want
+ * no Lua in between.  The rules of portico.h hold: one runtime, its thread, its
  * codes.  What the Lua facades have beside, a script does for the host
  * (pco_load): whole trees in and out, glob, waiting for output or a port.
  * The program links liblua all the same: a library that brought its own would
