@@ -728,8 +728,9 @@ function file_metatable:__close(err)
 end
 
 ---Returns the next event; waits for one. What happened while nobody asked is
----kept, and when it was too much, one event "rescan" stands for all of it. When
----what is watched is gone, the last event is "remove" of it, and then nil comes.
+---kept, and when it was too much, one event "rescan" stands for all of it.
+---When what is watched is gone, "remove" of it is the last event, and nil comes
+---then.
 ---Raises LimitError when the system had no watch for a new directory.
 ---@param options portico.CallOptions?
 ---@return portico.FileEvent? event
@@ -737,8 +738,8 @@ function Watch:next(options)
   return core.watch_next(self, options)
 end
 
----Iterates over the events, until what is watched is gone; or leave the loop, or
----close the watch. `timeout` limits each step.
+---Iterates over the events, until what is watched is gone; else leave the loop,
+---or close the watch. `timeout` limits each step.
 ---@param options portico.CallOptions?
 ---@return portico.sync.Iterator iterator
 ---@return nil
