@@ -172,7 +172,7 @@ void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
     plugin_kill(pidfd, SIGTERM);
   plugin_wait_start(&e->wait, b->host->loop, pidfd, ask ? ASK_MS : GRACE_MS,
                     on_grace);
-  if (ask)
+  if (ask && op)
     b->host->set_cancel(b->host, op, forget_op, e);
 }
 
