@@ -7,6 +7,19 @@ local portable = scenarios.portable
 
 local BYTES = env.all_bytes()
 
+-- Where a machine is busy the result may be there when the limit is looked at,
+-- and then it is the result that counts.
+local function times_out(t, fn, ...)
+  local ok, err = true, nil
+  for _ = 1, 20 do
+    if ok then
+      ok, err = pcall(fn, ...)
+    end
+  end
+  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "timeout", error,
+    ok and "it never timed out" or err)
+end
+
 portable("FileSystem: write, read, append", function(_, sb, t)
   local fs = sb.fs
   t:try("write", fs.write, fs, "f", BYTES)
@@ -193,8 +206,7 @@ portable("FileSystem: glob", function(_, sb, t)
   t:raises("InvalidArgumentError", nil, "empty", fs.glob, fs, "")
   t:raises("InvalidArgumentError", nil, "no string", fs.glob, fs, {})
   t:raises("InvalidArgumentError", nil, "deep", fs.glob, fs, ("*/"):rep(300))
-  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "timeout", fs.glob, fs, "**",
-    { timeout = 0 })
+  times_out(t, fs.glob, fs, "**", { timeout = 0 })
 end)
 
 add("FileSystem: walk and glob and links", function(_, sb, t)
@@ -333,8 +345,7 @@ add("FileSystem: copy", function(_, sb, t)
   t:try("big", fs.copy, fs, "big", "big2")
   t:note("equal", sb:exec("cmp big big2 && cmp sparse sparse2").code)
   t:try("proc", fs.copy, fs, "/proc/sys/kernel/ostype", "ostype")
-  t:raises("TimeoutError", "PCO_ECALLTIMEOUT", "timeout", fs.copy, fs, "big",
-    "late", { timeout = 0 })
+  times_out(t, fs.copy, fs, "big", "late", { timeout = 0, overwrite = true })
 end)
 
 add("FileSystem: symlink, readlink", function(_, sb, t)
