@@ -9,7 +9,7 @@ local on_each = facades.on_each
 local raises = facades.raises
 
 -- Malloc keeps pieces of what 100,000 entries took, in each facade's thread.
-local nothing_left = leaks.frame(160)
+local nothing_left = leaks.frame()
 
 local KIB = 1024
 
