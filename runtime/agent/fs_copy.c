@@ -28,7 +28,6 @@
 #include <unistd.h>
 
 #define STEP_NAMES 64 /* in one turn */
-#define TEMPORARY  ".portico-*"
 
 typedef struct level {
   DIR *from;
@@ -148,10 +147,7 @@ static int copy_directory(copy_job *c, int from, const char *name, int to,
 }
 
 static int temporary_name(const copy_job *c, int dir, char name[NAME_MAX + 1]) {
-  int rc = pco_fs_random_name(TEMPORARY, name);
-  if (rc == 0)
-    pco_litter_note(c->head.agent->litter, dir, name);
-  return rc;
+  return pco_litter_name(c->head.agent->litter, dir, name);
 }
 
 /* Makes the name that an entry has until it is whole: in a merge a random one,

@@ -29,7 +29,6 @@
 #define TELL_EVERY (50 * PCO_MS)
 #define QUEUE      (64u * 1024) /* bytes for the agent that may wait */
 #define PIPE_SIZE  (1024 * 1024)
-#define STAGE      ".portico-*"
 
 /* What one request is about.  In memory that the process which unpacks shares;
  * what stands in it afterwards is no more trusted than that process. */
@@ -291,9 +290,7 @@ static int unpack_into(work *w, const pco_unpack_tree *u) {
 /* ---- UNPACK -------------------------------------------------------------- */
 
 static int make_stage(pco_litter *litter, int dir, char name[NAME_MAX + 1]) {
-  int rc = pco_fs_random_name(STAGE, name);
-  if (rc == 0)
-    pco_litter_note(litter, dir, name);
+  int rc = pco_litter_name(litter, dir, name);
   if (rc == 0 && mkdirat(dir, name, 0700) != 0)
     rc = -errno;
   if (rc < 0)

@@ -19,7 +19,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define NOT_REGULAR "only regular files can be written"
@@ -35,7 +34,7 @@ typedef struct write_job {
   gid_t gid;
   const char *failed; /* what was tried when it failed; NULL: nothing to say */
   char target[NAME_MAX + 1];
-  char temporary[48]; /* "" if there is none to be removed */
+  char temporary[NAME_MAX + 1]; /* "" if there is none to be removed */
 } write_job;
 
 static void destroy(pco_job *j) {
@@ -157,12 +156,11 @@ static int dress(write_job *w, const pco_request *r, const pco_place *at) {
 }
 
 static int open_temporary(write_job *w) {
-  uint64_t random[2];
-  if (getrandom(random, sizeof random, 0) != sizeof random)
-    return -EIO;
-  snprintf(w->temporary, sizeof w->temporary, ".portico-%016llx%08x",
-           (unsigned long long)random[0], (unsigned)random[1]);
-  pco_litter_note(w->head.agent->litter, w->dir, w->temporary);
+  int rc = pco_litter_name(w->head.agent->litter, w->dir, w->temporary);
+  if (rc < 0) {
+    w->temporary[0] = 0;
+    return rc;
+  }
   w->fd = openat(w->dir, w->temporary,
                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (w->fd >= 0)

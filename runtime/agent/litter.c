@@ -3,6 +3,7 @@
 #include "litter.h"
 
 #include "agent.h"
+#include "fs.h"
 #include "rmtree.h"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define PREFIX "/.portico-"
+#define PREFIX "/.portico-" /* of every name that is made here */
 
 /* ---- noting -------------------------------------------------------------- */
 
@@ -29,7 +30,7 @@ void pco_litter_free(pco_litter *l) {
     munmap(l, sizeof *l);
 }
 
-void pco_litter_note(pco_litter *l, int dir, const char *name) {
+static void note(pco_litter *l, int dir, const char *name) {
   char self[32];
   if (!l)
     return;
@@ -41,6 +42,13 @@ void pco_litter_note(pco_litter *l, int dir, const char *name) {
   snprintf(l->path + n, sizeof l->path - (size_t)n, "%s%s",
            l->path[n - 1] == '/' ? "" : "/", name);
   l->there = true;
+}
+
+int pco_litter_name(pco_litter *l, int dir, char name[NAME_MAX + 1]) {
+  int rc = pco_fs_random_name(PREFIX + 1, name);
+  if (rc == 0)
+    note(l, dir, name);
+  return rc;
 }
 
 void pco_litter_clear(pco_litter *l) {

@@ -33,8 +33,9 @@ typedef struct pco_left {
  * noted. */
 pco_litter *pco_litter_new(void);
 void pco_litter_free(pco_litter *l);
-/* Notes that `name` is made in `dir`.  l may be NULL: then it does nothing. */
-void pco_litter_note(pco_litter *l, int dir, const char *name);
+/* Makes a random name for what is in `dir` only for the time being, and notes
+ * it.  l may be NULL: then nothing is noted.  0 or a negative errno. */
+int pco_litter_name(pco_litter *l, int dir, char name[NAME_MAX + 1]);
 void pco_litter_clear(pco_litter *l);
 
 /* Waits for the end of that worker, and takes its litter. */

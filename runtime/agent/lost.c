@@ -28,7 +28,7 @@ static void answer_pending(pco_agent *a, pco_pending p, const pid_t *pids,
     return;
   }
   if (p.type == PCO_WIRE_KILL_ALL) {
-    pco_kill_all_step(a, p.op); /* bury_lost() adds the survivors */
+    pco_kill_all_step(a, p.op); /* pco_lost_bury() adds the survivors */
     return;
   }
   pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, p.op);

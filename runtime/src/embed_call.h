@@ -82,6 +82,10 @@ int pco__file_op(pco_box *box, const pco__op_class *cls, int kind,
                  const char *path, const pco_file_opts *opts, pco__caller *c,
                  pco_pending **p);
 
+/* Copies what it writes: 0, or PCO_EINVAL, which is told. */
+int pco__file_give(pco_runtime *rt, pco_pending *p, const void *data,
+                   size_t len);
+
 /* 0, or why a box cannot be used. */
 int pco__box_check(pco_box *box);
 

@@ -90,6 +90,15 @@ int pco_file_read(pco_box *box, const char *path, const pco_file_opts *opts,
   return simple(box, &pco__fs_read_class, PCO__FS_READ, path, opts, &c);
 }
 
+int pco__file_give(pco_runtime *rt, pco_pending *p, const void *data,
+                   size_t len) {
+  if (!data && len)
+    return pco__embed_fail(rt, PCO_EINVAL, "no data");
+  op_of(p)->data = pco__arena_copy(&p->op->arena, data ? data : "", len);
+  op_of(p)->len = len;
+  return 0;
+}
+
 int pco_file_write(pco_box *box, const char *path, const void *data, size_t len,
                    const pco_file_opts *opts, pco_done_fn done, void *ud,
                    pco_pending **out) {
@@ -101,10 +110,9 @@ int pco_file_write(pco_box *box, const char *path, const void *data, size_t len,
                    PCO__FS_WRITE, path, opts, &c, &p);
   if (rc < 0)
     return rc;
-  if (!data && len)
-    return pco__call_drop(p, pco__embed_fail(c.rt, PCO_EINVAL, "no data"));
-  op_of(p)->data = pco__arena_copy(&p->op->arena, data ? data : "", len);
-  op_of(p)->len = len;
+  rc = pco__file_give(c.rt, p, data, len);
+  if (rc < 0)
+    return pco__call_drop(p, rc);
   return pco__call_start(&c, p);
 }
 

@@ -261,10 +261,9 @@ int pco_file_write_at(pco_file *file, uint64_t offset, const void *data,
                        PCO__FILE_WRITE, offset, &c, &p);
   if (rc < 0)
     return rc;
-  if (!data && len)
-    return pco__call_drop(p, pco__embed_fail(c.rt, PCO_EINVAL, "no data"));
-  op_of(p)->data = pco__arena_copy(&p->op->arena, data ? data : "", len);
-  op_of(p)->len = len;
+  rc = pco__file_give(c.rt, p, data, len);
+  if (rc < 0)
+    return pco__call_drop(p, rc);
   return start(&file->held, &c, p);
 }
 
