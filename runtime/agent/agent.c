@@ -141,6 +141,7 @@ static void init_limits(const pco_agent *a, pco_rlimits limits) {
 
 int pco_agent_init(pco_agent *a, const pco_agent_options *o,
                    const char **what) {
+  a->own_system = getpid() == 1;
   *what = "--user";
   int rc = pco_identity_init(o->user);
   if (rc != 0)

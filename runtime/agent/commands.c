@@ -207,7 +207,7 @@ static void on_supervisor(void *arg, uint32_t events) {
   while (good && s->source.fn && (rc = pco_channel_next(&s->chan, &f)) == 1)
     good = f.header.n_fds == 0 && on_frame(a, s, &f);
   if (s->source.fn && (!good || rc < 0))
-    pco_commands_lose(a, s);
+    pco_lost_add(a, s);
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -241,7 +241,7 @@ void pco_commands_start(pco_agent *a, pco_sup *s, pco_frame *f,
   int rc = pco_channel_relay(&s->chan, f);
   f->header.n_fds = 0;
   if (rc != 0)
-    pco_commands_lose(a, s);
+    pco_lost_add(a, s);
   else
     pco_commands_flush(a, s);
 }
@@ -350,7 +350,7 @@ void pco_commands_kill(pco_agent *a, const pco_frame *f, const pco_request *r) {
   if (s->held && s->n_pending < PCO_MAX_PENDING) {
     /* it has not started, and will not */
     s->pending[s->n_pending++] = (pco_pending){r->op, PCO_WIRE_KILL};
-    pco_commands_lose(a, s);
+    pco_lost_add(a, s);
     return;
   }
   if (!pass_on(a, s, f, PCO_WIRE_KILL)) {
@@ -390,7 +390,7 @@ void pco_commands_kill_all(pco_agent *a, uint64_t op) {
     if (kill_one(a, s, op))
       k->waiting++;
     else
-      pco_commands_lose(a, s); /* it does not take requests any more */
+      pco_lost_add(a, s); /* it does not take requests any more */
   }
   pco_kill_all_step(a, op);
 }
@@ -424,7 +424,7 @@ static void lose_silent(pco_agent *a, int64_t now) {
     if (at <= now) {
       s->silent = true;
       s->overdue = s->limit_at <= now && s->ends_at <= now;
-      pco_commands_lose(a, s);
+      pco_lost_add(a, s);
     } else if (at < c->next_silent)
       c->next_silent = at;
   }
@@ -463,7 +463,6 @@ int pco_commands_init(pco_agent *a) {
   sigemptyset(&chld);
   sigaddset(&chld, SIGCHLD);
   pco_now(); /* libc finds the kernel's clock once, not after each fork */
-  a->own_system = getpid() == 1;
   c->next_silent = PCO_NEVER;
   c->sigchld.fn = pco_lost_on_sigchld;
   c->sigchld.arg = a;

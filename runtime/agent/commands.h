@@ -132,7 +132,5 @@ void pco_commands_start(struct pco_agent *a, pco_sup *s, pco_frame *f,
 void pco_commands_flush(struct pco_agent *a, pco_sup *s);
 /* It has no command any more. */
 void pco_commands_idle(struct pco_agent *a, pco_sup *s);
-/* It is dead, or taken for dead. */
-void pco_commands_lose(struct pco_agent *a, pco_sup *s);
 
 #endif /* PCO_COMMANDS_H */

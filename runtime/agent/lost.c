@@ -110,7 +110,7 @@ static bool is_live(void *arg, pid_t pid) {
   return pco_workers_has(a, pid);
 }
 
-void pco_commands_lose(pco_agent *a, pco_sup *s) {
+void pco_lost_add(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
   if (s->pidfd >= 0)
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
@@ -175,7 +175,7 @@ static void on_reaped(void *arg, pid_t pid, int status) {
   if (s && WIFSTOPPED(status)) /* by a command that would be rid of it */
     syscall(SYS_pidfd_send_signal, s->pidfd, SIGCONT, NULL, 0);
   else if (s)
-    pco_commands_lose(a, s);
+    pco_lost_add(a, s);
   else if (!WIFSTOPPED(status)) {
     pco_workers_reaped(a, pid);
     pco_leaves_reaped(a, pid);

@@ -5,6 +5,7 @@
 #include "places.h"
 
 #include "agent.h"
+#include "lost.h"
 #include "supervisor.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static void fail_place(pco_agent *a, pco_sup *s, int error) {
                           ? "the sandbox has as many cgroups as it may have"
                           : "the sandbox's keeper makes no cgroup");
   s->final = true;
-  pco_commands_lose(a, s);
+  pco_lost_add(a, s);
 }
 
 void pco_places_begin(pco_agent *a, pco_sup *s, pco_frame *f,
@@ -165,7 +166,7 @@ static void placed(pco_agent *a, pco_sup *s) {
     pco_commands_start(a, s, &h->frame, &r);
   } else if (a->leaves.limits & ~s->in) {
     s->final = true;
-    pco_commands_lose(a, s);
+    pco_lost_add(a, s);
   } else {
     pco_commands_idle(a, s);
   }
