@@ -14,23 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "stats.h"
-
-#define FIRST_FD 7
-#define LAST_FD  31
-
-static int open_files(int dir) {
-  for (int i = FIRST_FD; i <= LAST_FD; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "%d", i);
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && fd != i && (dup2(fd, i) < 0 || close(fd) < 0))
-      return -1;
-    if (fd == i && fcntl(fd, F_SETFD, 0) < 0)
-      return -1;
-  }
-  return 0;
-}
 
 /* Kept out of main, whose variables a vfork might clobber. */
 static __attribute__((noinline)) pid_t start(int dir, uid_t id, char **argv) {
@@ -50,13 +35,10 @@ int main(int argc, char **argv) {
     return 2;
   size_t count = strtoul(argv[1], NULL, 10);
   uid_t id = (uid_t)strtoul(argv[2], NULL, 10);
-  /* Above what open_files() uses. */
-  int low = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int dir = fcntl(low, F_DUPFD_CLOEXEC, LAST_FD + 1);
+  int dir = open_dir(argv[3]);
   double *samples = calloc(count, sizeof *samples);
   if (samples == NULL || count == 0 || dir < 0)
     return 3;
-  close(low);
   for (size_t i = 0; i < count; i++) {
     double began = now_us();
     pid_t pid = start(dir, id, argv + 4);

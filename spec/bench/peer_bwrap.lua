@@ -53,7 +53,7 @@ exit 1
 local function catch()
   run("mkdir -p %s/same %s/plain %s/bin && chmod 1777 %s/same", dir, dir, dir,
     dir)
-  run("cp %s/true %s/bin", bin, dir)
+  run("cp %s/true %s/floor_chain %s/bin", bin, bin, dir)
   write_file(dir .. "/same/bwrap", STAND_IN)
   run("chmod 755 %s/same/bwrap", dir)
   portico.run(function()

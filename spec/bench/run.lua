@@ -86,6 +86,10 @@ end
 -- As root the floor is run as one of the ids that are sandboxes' by default.
 local bwrap_floor = launch("40", is_root and 0x70000000 or 0, "same",
   "/usr/bin/bwrap --args 30 -- /bench/true")
+-- The processes of a sandbox, each of which only starts the next.
+local bwrap_chain = floor("floor_chain", "40", is_root and 0x70000000 or 0,
+  dir .. "/same", dir .. "/bin/floor_chain",
+  "/usr/bin/bwrap --args 30 -- /bench/floor_chain /bench/true")
 local bwrap_plain = launch("40", 0, "plain", "/usr/bin/bwrap --unshare-all",
   "--ro-bind / / --proc /proc --dev /dev", dir .. "/bin/true")
 -- crun refuses a machine with both versions of cgroups, so it sees one.
@@ -199,7 +203,9 @@ local rows = {
   { name = "create", what = "create bwrap, first command", unit = "us",
     floor = bwrap_floor, floor_is = "the bwrap program, same profile and user",
     portico = bwrap("first", "async"), most = 1.3,
-    others = { { "bwrap, the least", bwrap_plain }, { "crun", crun("20") } } },
+    others = { { "keeper, bwrap, agent, supervisor that do nothing else",
+      bwrap_chain }, { "bwrap, the least", bwrap_plain },
+      { "crun", crun("20") } } },
   { name = "create", what = "  sync (with a portal)", unit = "us",
     floor = bwrap_floor, portico = bwrap("first", "sync") },
   { name = "create", what = "  async, with limits (cgroup)", unit = "us",
