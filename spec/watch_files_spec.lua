@@ -87,6 +87,27 @@ describe("a watch", function()
       assert.equal(1, seen["rename w/y"])
     end)
 
+  -- Inside bwrap nobody may mount, and here only root.
+  local text = "says so when a file system below it is unmounted"
+  if env.is_root() then
+    facades.both(it, text, function(P)
+      facades.with_sandbox(P, {}, function(sb)
+        sb.fs:mkdir("w/mnt/below", { parents = true })
+        local place = sb:output("pwd") .. "/w/mnt"
+        sb:exec({ "mount", "-t", "tmpfs", "none", place }):check()
+        sb.fs:mkdir("w/mnt/above")
+        local watch <close> = sb.fs:watch("w", { recursive = true })
+        sb:exec({ "umount", place }):check()
+        assert.equal("rescan", watch:next({ timeout = 30 }).type)
+        sb.fs:write("w/mnt/below/f", "")
+        local _, rescan = collect(watch, "w/mnt/below/f")
+        assert.is_false(rescan)
+      end)
+    end)
+  else
+    pending(text .. ": only root may mount")
+  end
+
   on_each(it, "has names that are bytes, and deep ones", function(_, sb)
     local fs = sb.fs
     fs:mkdir("w")

@@ -28,9 +28,8 @@ static void read_events(pco_seen *s) {
   for (ssize_t at = 0; at < n && s->source.fd == fd;) {
     const struct inotify_event *e = (const void *)(block + at);
     at += (ssize_t)(sizeof *e + e->len);
-    pco_seen_on_event(s, e);
-    if (e->mask & IN_Q_OVERFLOW)
-      return; /* the rest is of what is not watched any more */
+    if (!pco_seen_on_event(s, e))
+      return;
   }
 }
 

@@ -108,7 +108,9 @@ char *pco_spot_path(const pco_spot *spot, const char *name);
 bool pco_seen_excludes(const pco_seen *s, const char *path, bool directory);
 /* Adds an event; takes the paths. */
 void pco_seen_tell(pco_seen *s, unsigned type, char *path, char *from);
-void pco_seen_on_event(pco_seen *s, const struct inotify_event *e);
+/* Takes what the kernel tells.  False: all is watched anew, and what it tells
+ * after this is of what is not watched any more. */
+bool pco_seen_on_event(pco_seen *s, const struct inotify_event *e);
 /* Adds the last one: what is watched is gone.  Nothing is watched then. */
 void pco_seen_end(pco_seen *s);
 /* What went somewhere has left. */

@@ -284,7 +284,7 @@ void pco_seen_end(pco_seen *s) {
   stop(s);
 }
 
-/* The kernel lost events: directories may have come and gone. */
+/* Directories may have come and gone without a word. */
 static void begin_anew(pco_seen *s) {
   free(s->move.path);
   forget_move(s);
@@ -306,14 +306,17 @@ static bool has_left(const pco_seen *s, const pco_spot *spot,
   return spot != NULL;
 }
 
-void pco_seen_on_event(pco_seen *s, const struct inotify_event *e) {
-  if (e->mask & IN_Q_OVERFLOW) {
-    begin_anew(s);
-    return;
-  }
+bool pco_seen_on_event(pco_seen *s, const struct inotify_event *e) {
   pco_spot *spot = pco_spot_find(s, e->wd);
+  /* With a file system that was mounted below all is gone that was in it, and
+   * what it has covered is seen again. */
+  bool uncovered = spot && spot != s->top && e->mask & IN_UNMOUNT;
+  if (e->mask & IN_Q_OVERFLOW || uncovered) {
+    begin_anew(s);
+    return false;
+  }
   if (!spot)
-    return;
+    return true;
   if (has_left(s, spot, e)) {
     pco_seen_end_move(s);
   } else if (e->len > 0) {
@@ -322,7 +325,8 @@ void pco_seen_on_event(pco_seen *s, const struct inotify_event *e) {
       pco_top_lost_name(s);
   } else if (spot == s->top) { /* others are told of by the one above */
     pco_top_on_event(s, e);
-  } else if (e->mask & IN_IGNORED) { /* it was removed, or its file system */
+  } else if (e->mask & IN_IGNORED) { /* it was removed */
     pco_spot_drop(s, spot);
   }
+  return true;
 }
