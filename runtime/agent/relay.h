@@ -22,6 +22,7 @@
 #define PCO_RELAY_H
 
 #include "request.h"
+#include "ring.h"
 #include "source.h"
 
 #include <stdbool.h>
@@ -29,13 +30,6 @@
 
 struct pco_agent;
 typedef struct pco_relay pco_relay;
-
-/* The newest bytes of a stream. */
-typedef struct pco_ring {
-  uint8_t *data; /* of PCO_RELAY_CREDIT bytes; owned; NULL: none yet */
-  size_t at;     /* of the first */
-  size_t len;
-} pco_ring;
 
 /* An output: a pipe's end or a terminal's master. */
 typedef struct pco_relay_out {
