@@ -684,7 +684,9 @@ static void test_many(client *c) {
   if (fds < 0)
     tap_skip("no descriptor is left in the agent", "/proc/PID/fd is root's");
   else
-    IS(fds_of(c->agent), fds, "leave no descriptor in the agent");
+    /* Less is well: supervisors that were idle for long are let go. */
+    OK(fds_of(c->agent) <= fds, "leave no descriptor in the agent (%d, %d)",
+       fds_of(c->agent), fds);
   OK(children_of(c->agent) <= 4, "and no process but idle supervisors (%d)",
      children_of(c->agent));
   uint64_t ops[64];
