@@ -128,6 +128,14 @@ int pco__embed_check_outside(pco_runtime *rt);
  * what is not known here; or 0. */
 int pco__embed_take(void *ours, size_t known, size_t least, const void *given,
                     size_t size);
+/* The same of the limits of plugin.h. */
+int pco__embed_take_limits(pco_limits *ours, const pco_limits *given);
+/* The other way, for a struct that the host has filled in for it: `ours` is
+ * copied as far as theirs, of `size` bytes, reaches; what is not known here is
+ * zeroed.  `ours` has their size in it.  PCO_ESIZE, and nothing is written, if
+ * theirs is smaller than any ever was; or 0. */
+int pco__embed_give(void *theirs, size_t size, const void *ours, size_t known,
+                    size_t least);
 /* Notes the text of a failure; returns code. */
 int pco__embed_fail(pco_runtime *rt, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

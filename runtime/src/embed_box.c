@@ -35,19 +35,29 @@ static pco_pair *copy_pairs(pco_pending *p, const pco_pair *pairs, size_t n) {
   return copy;
 }
 
+/* The i-th of an array whose elements have the size of the host's header. */
+static const pco_mount *mount_at(const pco_mount *mounts, size_t i) {
+  const void *at = (const char *)mounts + i * mounts->struct_size;
+  return (const pco_mount *)at;
+}
+
 static pco_mount *copy_mounts(pco_pending *p, const pco_mount *mounts,
                               size_t n) {
+  if (n > MAX_PAIRS)
+    p->op->arena.failed = true;
   pco_mount *copy = n && n <= MAX_PAIRS
                         ? pco__arena_alloc(&p->op->arena, n * sizeof *copy)
                         : NULL;
   for (size_t i = 0; copy && i < n; i++) {
-    copy[i] = mounts[i];
-    copy[i].source = pco__call_copy(p, mounts[i].source);
-    copy[i].target = pco__call_copy(p, mounts[i].target);
+    const pco_mount *m = mount_at(mounts, i);
+    copy[i] = (pco_mount){.struct_size = sizeof *copy, .flags = m->flags};
+    copy[i].source = pco__call_copy(p, m->source);
+    copy[i].target = pco__call_copy(p, m->target);
   }
   return copy;
 }
 
+/* *c is ours, with the host's mounts and limits. */
 static void copy_create(pco_pending *p, pco__create_op *o,
                         const pco_create_opts *c) {
   o->opts = *c;
@@ -62,28 +72,48 @@ static void copy_create(pco_pending *p, pco__create_op *o,
   o->opts.settings = copy_pairs(p, c->settings, c->n_settings);
   o->opts.mounts = copy_mounts(p, c->mounts, c->n_mounts);
   if (c->limits) {
-    o->limits = *c->limits;
+    pco__embed_take_limits(&o->limits, c->limits);
     o->opts.limits = &o->limits;
   }
 }
 
-/* The structs of plugin.h inside of the options. */
-static int check_create(pco_runtime *rt, const pco_create_opts *c) {
-  if (c->struct_size != sizeof *c ||
-      (c->limits && c->limits->struct_size != sizeof *c->limits))
-    return pco__embed_fail(rt, PCO_ESIZE,
-                           "struct_size of pco_create_opts or its limits");
-  for (size_t i = 0; i < c->n_mounts; i++)
-    if (c->mounts[i].struct_size != sizeof *c->mounts)
+static int check_mounts(pco_runtime *rt, const pco_create_opts *c) {
+  for (size_t i = 0; i < c->n_mounts; i++) {
+    const pco_mount *m = mount_at(c->mounts, i);
+    pco_mount own;
+    if (m->struct_size != c->mounts->struct_size ||
+        pco__embed_take(&own, sizeof own, PCO__END_OF(pco_mount, target), m,
+                        m->struct_size) < 0)
       return pco__embed_fail(rt, PCO_ESIZE, "struct_size of a pco_mount");
-    else if (!c->mounts[i].source || !c->mounts[i].target)
+    if (!m->source || !m->target)
       return pco__embed_fail(rt, PCO_EINVAL, "a mount needs source and target");
+  }
   return 0;
 }
 
-/* *opts: as we know them. */
+/* The structs of plugin.h inside of the options; *own: the options as we know
+ * them. */
+static int take_create(pco_runtime *rt, const pco_create_opts *c,
+                       pco_create_opts *own) {
+  pco_limits limits;
+  if (pco__embed_take(own, sizeof *own,
+                      PCO__END_OF(pco_create_opts, n_settings), c,
+                      c->struct_size) < 0 ||
+      (own->limits && pco__embed_take_limits(&limits, own->limits) < 0))
+    return pco__embed_fail(rt, PCO_ESIZE,
+                           "struct_size of pco_create_opts or its limits");
+  own->struct_size = sizeof *own;
+  if ((own->n_mounts && !own->mounts) || (own->n_labels && !own->labels) ||
+      (own->n_settings && !own->settings))
+    return pco__embed_fail(rt, PCO_EINVAL,
+                           "pco_create_opts: a number of mounts, labels or "
+                           "settings, and no array");
+  return check_mounts(rt, own);
+}
+
+/* *opts and *create: as we know them. */
 static int take_options(pco_runtime *rt, const pco_box_opts *given,
-                        pco_box_opts *opts) {
+                        pco_box_opts *opts, pco_create_opts *create) {
   *opts = (pco_box_opts){.size = sizeof *opts};
   if (given &&
       pco__embed_take(opts, sizeof *opts, PCO__END_OF(pco_box_opts, timeout_ns),
@@ -92,7 +122,7 @@ static int take_options(pco_runtime *rt, const pco_box_opts *given,
   if (opts->flags & ~PCO_BOX_PORTAL || opts->reserved || opts->timeout_ns < 0)
     return pco__embed_fail(rt, PCO_EINVAL,
                            "flags, reserved or timeout_ns of pco_box_opts");
-  return opts->create ? check_create(rt, opts->create) : 0;
+  return opts->create ? take_create(rt, opts->create, create) : 0;
 }
 
 static int find_plugin(pco_runtime *rt, const char *name,
@@ -150,15 +180,16 @@ static int begin(const pco__caller *c, const pco_box_opts *opts,
 int pco_box_create(pco_runtime *rt, const pco_box_opts *opts, pco_done_fn done,
                    void *ud, pco_pending **out) {
   pco_box_opts own;
-  if (out)
-    *out = NULL;
+  pco_create_opts create;
+  pco__caller c = pco__call_from(done, ud, out);
   int rc = pco__embed_check(rt);
   if (rc == 0)
-    rc = take_options(rt, opts, &own);
+    rc = take_options(rt, opts, &own, &create);
   if (rc < 0)
     return rc;
   opts = &own;
-  pco__caller c = {.rt = rt, .done = done, .ud = ud, .out = out};
+  own.create = own.create ? &create : NULL;
+  c.rt = rt;
   pco__portal *portal;
   if (opts->flags & PCO_BOX_PORTAL && (done || !out))
     return pco__embed_fail(rt, PCO_EINVAL,
@@ -208,12 +239,12 @@ const char *pco_box_id(const pco_box *box) {
 }
 
 int pco_box_close(pco_box *box, pco_done_fn done, void *ud, pco_pending **out) {
-  if (out)
-    *out = NULL;
+  pco__caller c = pco__call_from(done, ud, out);
   int rc = pco__box_check(box);
   if (rc < 0)
     return rc;
-  pco__caller c = {box->rt, box->loop, done, ud, out};
+  c.rt = box->rt;
+  c.loop = box->loop;
   rc = pco__call_check(&c);
   if (rc < 0)
     return rc;

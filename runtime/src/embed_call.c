@@ -31,8 +31,6 @@ static int check(const pco_pending *p) {
 /* ---- life ---------------------------------------------------------------- */
 
 int pco__call_check(const pco__caller *c) {
-  if (c->out)
-    *c->out = NULL;
   int rc = pco__embed_check(c->rt);
   if (rc < 0)
     return rc;

@@ -55,6 +55,14 @@ typedef struct pco__caller {
   pco_pending **out;
 } pco__caller;
 
+/* What every call begins with: *out is NULL until one has been made. */
+static inline pco__caller pco__call_from(pco_done_fn done, void *ud,
+                                         pco_pending **out) {
+  if (out)
+    *out = NULL;
+  return (pco__caller){.done = done, .ud = ud, .out = out};
+}
+
 /* Checks the caller, of a portal's box or not; 0 or a code. */
 int pco__call_check(const pco__caller *c);
 /* Makes an op in a pending; NULL without memory. */

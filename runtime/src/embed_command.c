@@ -67,8 +67,6 @@ static const char *bad_streams(const pco_exec_opts *o) {
 /* As of `limits` in Lua, where 0 is not asked for.  What the sandbox cannot do
  * is the outcome of the call. */
 static const char *bad_limits(const pco_limits *l) {
-  if (l->struct_size != sizeof *l)
-    return "struct_size of pco_limits is wrong";
   if (l->memory_bytes && l->memory_bytes < PCO__LEAST_MEMORY)
     return "limits: memory_bytes of a command must be 0 (none), or 4 MiB "
            "(4194304) or more";
@@ -80,9 +78,13 @@ static const char *bad_limits(const pco_limits *l) {
   return NULL;
 }
 
-static int check_limits(pco_runtime *rt, const pco_limits *l) {
-  if (!l)
+static int check_limits(pco_runtime *rt, const pco_limits *given) {
+  pco_limits own;
+  const pco_limits *l = &own;
+  if (!given)
     return 0;
+  if (pco__embed_take_limits(&own, given) < 0)
+    return pco__embed_fail(rt, PCO_ESIZE, "struct_size of pco_limits");
   const char *bad = bad_limits(l);
   if (bad)
     return pco__embed_fail(rt, PCO_EINVAL, "%s", bad);
@@ -114,7 +116,7 @@ static void copy_limits(pco_pending *p, const pco_limits *limits,
   pco_limits *copy =
       limits ? pco__arena_alloc(&p->op->arena, sizeof *copy) : NULL;
   if (copy)
-    *copy = *limits;
+    pco__embed_take_limits(copy, limits);
   o->limits = copy;
 }
 
@@ -150,8 +152,6 @@ static void copy_command(pco_pending *p, const pco_exec_opts *opts,
 /* What all calls on a box or a command begin with. */
 static int begin(pco_box *box, const pco_exec_opts *opts, pco_exec_opts *own,
                  pco__caller *c) {
-  if (c->out)
-    *c->out = NULL;
   int rc = pco__box_check(box);
   if (rc < 0)
     return rc;
@@ -163,7 +163,7 @@ static int begin(pco_box *box, const pco_exec_opts *opts, pco_exec_opts *own,
 
 int pco_exec(pco_box *box, const pco_exec_opts *opts, pco_done_fn done,
              void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_exec_opts own;
   int rc = begin(box, opts, &own, &c);
   if (rc < 0)
@@ -189,7 +189,7 @@ int pco_exec(pco_box *box, const pco_exec_opts *opts, pco_done_fn done,
 
 int pco_command_start(pco_box *box, const pco_exec_opts *opts, pco_done_fn done,
                       void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_exec_opts own;
   int rc = begin(box, opts, &own, &c);
   if (rc < 0)
@@ -228,13 +228,11 @@ int pco_pending_result(pco_pending *pending, pco_exec_result *result) {
   int rc = pco__call_ended(pending);
   if (rc < 0 || !result)
     return rc < 0 ? rc : PCO_EINVAL;
-  if (result->size != sizeof *result)
-    return PCO_ESIZE;
   const pco__result *r = result_of(pending);
   if (!r)
     return UV_ENOENT;
-  *result = (pco_exec_result){
-      .size = sizeof *result,
+  pco_exec_result ours = {
+      .size = result->size,
       .code = r->exit.code,
       .signal = r->exit.signal,
       .reason = r->exit.oom ? PCO_BY_OOM : (uint32_t)r->exit.reason,
@@ -249,7 +247,8 @@ int pco_pending_result(pco_pending *pending, pco_exec_result *result) {
       .err_bytes = r->bytes[PCO__STDERR],
       .survivors = (uint32_t)r->exit.n_survivors,
   };
-  return 0;
+  return pco__embed_give(result, result->size, &ours, sizeof ours,
+                         PCO__END_OF(pco_exec_result, reserved));
 }
 
 /* ---- commands ------------------------------------------------------------ */
@@ -309,8 +308,6 @@ void pco__embed_orphan_commands(pco_runtime *rt) {
 /* Makes an op of this class on the command. */
 static int new_op(pco_command *command, const pco__op_class *cls,
                   pco__caller *c, pco_pending **p) {
-  if (c->out)
-    *c->out = NULL;
   if (!command)
     return PCO_EINVAL;
   if (!command->rt)
@@ -342,7 +339,7 @@ static int simple(pco_command *command, const pco__op_class *cls,
 
 int pco_command_read(pco_command *command, pco_done_fn done, void *ud,
                      pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(command, &pco__read_class, &c);
 }
 
@@ -368,7 +365,7 @@ int pco_pending_chunk(pco_pending *pending, size_t i, const char **data,
 
 int pco_command_write(pco_command *command, const void *data, size_t len,
                       pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
   int rc = new_op(command, &pco__write_class, &c, &p);
   if (rc < 0)
@@ -386,13 +383,13 @@ int pco_command_write(pco_command *command, const void *data, size_t len,
 
 int pco_command_close_stdin(pco_command *command, pco_done_fn done, void *ud,
                             pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(command, &pco__close_stdin_class, &c);
 }
 
 int pco_command_resize(pco_command *command, uint16_t cols, uint16_t rows,
                        pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
   int rc = new_op(command, &pco__resize_class, &c, &p);
   if (rc < 0)
@@ -411,13 +408,13 @@ int pco_command_resize(pco_command *command, uint16_t cols, uint16_t rows,
 
 int pco_command_wait(pco_command *command, pco_done_fn done, void *ud,
                      pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(command, &pco__wait_class, &c);
 }
 
 int pco_command_signal(pco_command *command, int signo, pco_done_fn done,
                        void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
   int rc = new_op(command, &pco__signal_class, &c, &p);
   if (rc < 0)
@@ -431,7 +428,7 @@ int pco_command_signal(pco_command *command, int signo, pco_done_fn done,
 
 int pco_command_kill(pco_command *command, uint64_t grace_ns, pco_done_fn done,
                      void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
   int rc = new_op(command, &pco__kill_class, &c, &p);
   if (rc < 0)

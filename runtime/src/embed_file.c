@@ -55,8 +55,6 @@ static void use_options(pco_pending *p, const pco_file_opts *o) {
 int pco__file_op(pco_box *box, const pco__op_class *cls, int kind,
                  const char *path, const pco_file_opts *opts, pco__caller *c,
                  pco_pending **p) {
-  if (c->out)
-    *c->out = NULL;
   int rc = pco__box_check(box);
   if (rc < 0)
     return rc;
@@ -86,7 +84,7 @@ static int simple(pco_box *box, const pco__op_class *cls, int kind,
 
 int pco_file_read(pco_box *box, const char *path, const pco_file_opts *opts,
                   pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(box, &pco__fs_read_class, PCO__FS_READ, path, opts, &c);
 }
 
@@ -102,7 +100,7 @@ int pco__file_give(pco_runtime *rt, pco_pending *p, const void *data,
 int pco_file_write(pco_box *box, const char *path, const void *data, size_t len,
                    const pco_file_opts *opts, pco_done_fn done, void *ud,
                    pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   bool append = opts && opts->flags & PCO_FS_APPEND;
   pco_pending *p;
   int rc =
@@ -118,25 +116,25 @@ int pco_file_write(pco_box *box, const char *path, const void *data, size_t len,
 
 int pco_file_stat(pco_box *box, const char *path, const pco_file_opts *opts,
                   pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(box, &pco__fs_stat_class, PCO__FS_STAT, path, opts, &c);
 }
 
 int pco_file_list(pco_box *box, const char *path, const pco_file_opts *opts,
                   pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(box, &pco__fs_list_class, PCO__FS_LIST, path, opts, &c);
 }
 
 int pco_file_mkdir(pco_box *box, const char *path, const pco_file_opts *opts,
                    pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(box, &pco__fs_mkdir_class, PCO__FS_MKDIR, path, opts, &c);
 }
 
 int pco_file_remove(pco_box *box, const char *path, const pco_file_opts *opts,
                     pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return simple(box, &pco__fs_remove_class, PCO__FS_REMOVE, path, opts, &c);
 }
 
@@ -158,7 +156,7 @@ static int with_target(pco_box *box, const pco__op_class *cls, int kind,
 int pco_file_rename(pco_box *box, const char *source, const char *target,
                     const pco_file_opts *opts, pco_done_fn done, void *ud,
                     pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return with_target(box, &pco__fs_rename_class, PCO__FS_RENAME, source, target,
                      opts, &c);
 }
@@ -166,7 +164,7 @@ int pco_file_rename(pco_box *box, const char *source, const char *target,
 int pco_file_copy(pco_box *box, const char *source, const char *target,
                   const pco_file_opts *opts, pco_done_fn done, void *ud,
                   pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return with_target(box, &pco__fs_copy_class, PCO__FS_COPY, source, target,
                      opts, &c);
 }
@@ -216,8 +214,6 @@ int pco_pending_entry(pco_pending *pending, size_t i, pco_stat *entry) {
   int rc = pco_pending_code(pending);
   if (rc < 0 || !entry)
     return rc < 0 ? rc : PCO_EINVAL;
-  if (entry->struct_size != sizeof *entry)
-    return PCO_ESIZE;
   if (!pco__call_is(pending, &pco__fs_stat_class) &&
       !pco__call_is(pending, &pco__file_stat_class) &&
       !pco__call_is(pending, &pco__fs_list_class))
@@ -228,13 +224,15 @@ int pco_pending_entry(pco_pending *pending, size_t i, pco_stat *entry) {
   if (i >= op_of(pending)->n_entries)
     return 0;
   const pco__entry *e = entries[i];
-  *entry = (pco_stat){.struct_size = sizeof *entry,
-                      .type = e->type,
-                      .mode = e->mode,
-                      .uid = e->uid,
-                      .gid = e->gid,
-                      .size = e->size,
-                      .mtime_ns = e->mtime_ns,
-                      .name = e->name};
-  return 1;
+  pco_stat ours = {.struct_size = entry->struct_size,
+                   .type = e->type,
+                   .mode = e->mode,
+                   .uid = e->uid,
+                   .gid = e->gid,
+                   .size = e->size,
+                   .mtime_ns = e->mtime_ns,
+                   .name = e->name};
+  rc = pco__embed_give(entry, entry->struct_size, &ours, sizeof ours,
+                       PCO__END_OF(pco_stat, name));
+  return rc < 0 ? rc : 1;
 }

@@ -72,11 +72,11 @@ int pco_get_stats(pco_runtime *rt, pco_stats *stats) {
   int rc = pco__embed_check(rt);
   if (rc < 0)
     return rc;
-  if (!stats || stats->size != sizeof *stats)
-    return stats ? PCO_ESIZE : PCO_EINVAL;
+  if (!stats)
+    return PCO_EINVAL;
   const pco__lua *lua = rt->lua;
   pco_stats s = rt->stats;
-  s.size = sizeof s;
+  s.size = stats->size;
   s.tasks = (uint32_t)lua->n_tasks;
   s.tasks_ready = length(&lua->ready) + length(&lua->turn);
   const pco__node *backends = &lua->runtime.loop.backends;
@@ -88,8 +88,8 @@ int pco_get_stats(pco_runtime *rt, pco_stats *stats) {
   s.calls = rt->n_calls;
   s.lua_bytes = lua_bytes(rt);
   s.lua_peak_bytes = rt->memory.peak;
-  *stats = s;
-  return 0;
+  return pco__embed_give(stats, s.size, &s, sizeof s,
+                         PCO__END_OF(pco_stats, lua_peak_bytes));
 }
 
 typedef struct dump {

@@ -64,10 +64,8 @@ static int open_it(pco_box *box, const pco__op_class *cls, int kind,
 int pco_file_open(pco_box *box, const char *path, const char *mode,
                   const pco_file_opts *opts, pco_done_fn done, void *ud,
                   pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   uint32_t flags = mode ? pco__file_mode(mode) : 0;
-  if (out)
-    *out = NULL;
   int rc = pco__box_check(box);
   if (rc < 0)
     return rc;
@@ -80,7 +78,7 @@ int pco_file_open(pco_box *box, const char *path, const char *mode,
 
 int pco_watch_open(pco_box *box, const char *path, const pco_file_opts *opts,
                    pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   return open_it(box, &pco__fs_watch_class, PCO__FS_WATCH, path, 0, opts, &c);
 }
 
@@ -165,8 +163,6 @@ static bool is_busy(const held *h) {
 }
 
 static int check(held *h, pco__caller *c) {
-  if (c->out)
-    *c->out = NULL;
   if (!h->rt)
     return PCO_ECLOSED;
   c->rt = h->rt;
@@ -221,8 +217,6 @@ static int start(held *h, pco__caller *c, pco_pending *p) {
 static int new_file_op(pco_file *file, uint32_t way, const pco__op_class *cls,
                        int kind, uint64_t offset, pco__caller *c,
                        pco_pending **p) {
-  if (c->out)
-    *c->out = NULL;
   if (!file)
     return PCO_EINVAL;
   int rc = new_op(&file->held, cls, kind, c, p);
@@ -242,7 +236,7 @@ static int new_file_op(pco_file *file, uint32_t way, const pco__op_class *cls,
 
 int pco_file_read_at(pco_file *file, uint64_t offset, size_t len,
                      pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
   int rc = new_file_op(file, PCO_OPEN_READ, &pco__file_read_class,
                        PCO__FILE_READ, offset, &c, &p);
@@ -255,7 +249,7 @@ int pco_file_read_at(pco_file *file, uint64_t offset, size_t len,
 int pco_file_write_at(pco_file *file, uint64_t offset, const void *data,
                       size_t len, pco_done_fn done, void *ud,
                       pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
   int rc = new_file_op(file, PCO_OPEN_WRITE, &pco__file_write_class,
                        PCO__FILE_WRITE, offset, &c, &p);
@@ -269,7 +263,7 @@ int pco_file_write_at(pco_file *file, uint64_t offset, const void *data,
 
 int pco_file_truncate(pco_file *file, uint64_t size, pco_done_fn done, void *ud,
                       pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
   int rc = new_file_op(file, PCO_OPEN_WRITE, &pco__file_truncate_class,
                        PCO__FILE_TRUNCATE, size, &c, &p);
@@ -281,10 +275,8 @@ int pco_file_truncate(pco_file *file, uint64_t size, pco_done_fn done, void *ud,
 /* Calls without arguments, which may go on beside another. */
 static int plain(held *h, const pco__op_class *cls, int kind, pco_done_fn done,
                  void *ud, pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
-  if (out)
-    *out = NULL;
   int rc = h ? new_op(h, cls, kind, &c, &p) : PCO_EINVAL;
   return rc < 0 ? rc : pco__call_start(&c, p);
 }
@@ -317,10 +309,8 @@ int pco_file_close(pco_file *file, pco_done_fn done, void *ud,
 
 int pco_watch_next(pco_watch *watch, pco_done_fn done, void *ud,
                    pco_pending **out) {
-  pco__caller c = {.done = done, .ud = ud, .out = out};
+  pco__caller c = pco__call_from(done, ud, out);
   pco_pending *p;
-  if (out)
-    *out = NULL;
   int rc = watch ? new_op(&watch->held, &pco__watch_next_class,
                           PCO__WATCH_EVENTS, &c, &p)
                  : PCO_EINVAL;
@@ -339,8 +329,6 @@ int pco_pending_event(pco_pending *pending, size_t i, pco_watch_event *event) {
   int rc = pco_pending_code(pending);
   if (rc < 0 || !event)
     return rc < 0 ? rc : PCO_EINVAL;
-  if (event->size != sizeof *event)
-    return PCO_ESIZE;
   if (!pco__call_is(pending, &pco__watch_next_class))
     return UV_ENOENT;
   const pco__entry *e = op_of(pending)->entries;
@@ -348,7 +336,9 @@ int pco_pending_event(pco_pending *pending, size_t i, pco_watch_event *event) {
     e = e->next;
   if (!e)
     return 0;
-  *event = (pco_watch_event){
-      .size = sizeof *event, .type = e->type, .path = e->name, .from = e->link};
-  return 1;
+  pco_watch_event ours = {
+      .size = event->size, .type = e->type, .path = e->name, .from = e->link};
+  rc = pco__embed_give(event, event->size, &ours, sizeof ours,
+                       PCO__END_OF(pco_watch_event, from));
+  return rc < 0 ? rc : 1;
 }

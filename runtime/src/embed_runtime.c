@@ -49,6 +49,24 @@ int pco__embed_take(void *ours, size_t known, size_t least, const void *given,
   return 0;
 }
 
+int pco__embed_take_limits(pco_limits *ours, const pco_limits *given) {
+  int rc = pco__embed_take(ours, sizeof *ours, PCO__END_OF(pco_limits, cpus),
+                           given, given->struct_size);
+  if (rc == 0)
+    ours->struct_size = sizeof *ours;
+  return rc;
+}
+
+int pco__embed_give(void *theirs, size_t size, const void *ours, size_t known,
+                    size_t least) {
+  if (size < least || size > MAX_STRUCT)
+    return PCO_ESIZE;
+  memcpy(theirs, ours, size < known ? size : known);
+  if (size > known)
+    memset((char *)theirs + known, 0, size - known);
+  return 0;
+}
+
 int pco__embed_fail(pco_runtime *rt, int code, const char *fmt, ...) {
   va_list args;
   va_start(args, fmt);

@@ -175,20 +175,29 @@ int pco__embed_settle(pco_runtime *rt) {
 
 /* ---- the calls ----------------------------------------------------------- */
 
+static int give_info(pco_tick_info *info, const pco_tick_info *ours) {
+  return pco__embed_give(info, info->size, ours, sizeof *ours,
+                         PCO__END_OF(pco_tick_info, next_timer_ns));
+}
+
 static void fill_info(pco_runtime *rt, const slices *s, pco_tick_info *info) {
   int timeout = uv_backend_timeout(&rt->lua->runtime.loop.uv);
-  info->slices = s->sum.n;
-  info->stuck = pco__is_deadlock(rt->lua);
-  info->lua_ns = s->sum.lua_ns;
-  info->longest_ns = s->sum.longest_ns;
-  info->next_timer_ns = timeout < 0 ? -1 : (int64_t)timeout * 1000000;
+  pco_tick_info ours = {
+      .size = info->size,
+      .slices = s->sum.n,
+      .stuck = pco__is_deadlock(rt->lua),
+      .lua_ns = s->sum.lua_ns,
+      .longest_ns = s->sum.longest_ns,
+      .next_timer_ns = timeout < 0 ? -1 : (int64_t)timeout * 1000000,
+  };
+  give_info(info, &ours);
 }
 
 int pco_tick(pco_runtime *rt, uint64_t budget_ns, pco_tick_info *info) {
   int rc = pco__embed_check_outside(rt);
   if (rc < 0)
     return rc;
-  if (info && info->size != sizeof *info)
+  if (info && give_info(info, &(pco_tick_info){.size = info->size}) < 0)
     return PCO_ESIZE;
   slices s = {.g.fn = run_slices};
   bool quiet = !has_more(rt) && budget_ns == 0;

@@ -426,7 +426,7 @@ static void test_limits(pco_box *box) {
   embed_is(refused(box, (pco_limits){.disk_bytes = 1 << 20}, "pco_create_opts"),
            PCO_EUNSUPPORTED, "a disk of a command's own");
   embed_is(refused(box, (pco_limits){.struct_size = 4}, "struct_size"),
-           PCO_EINVAL, "limits of another size");
+           PCO_ESIZE, "limits of another size");
   pco_pending *p = NULL;
   pco_limits l = {.struct_size = sizeof l, .open_files = 99};
   pco_exec_opts o = {.size = sizeof o, .shell = "ulimit -n", .limits = &l};

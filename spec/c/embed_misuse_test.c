@@ -47,6 +47,52 @@ static void test_sizes(void) {
   embed_is(ours.second, 7, "nothing is written behind ours");
 }
 
+/* The same for structs that are filled in. */
+static void test_filling(void) {
+  struct {
+    size_t size;
+    int first, second;
+  } ours = {0, 1, 2}, theirs = {0, 7, 7};
+  const size_t first = sizeof ours.size + sizeof ours.first;
+  ours.size = first;
+  embed_is(pco__embed_give(&theirs, first, &ours, sizeof ours, first), 0,
+           "a struct that had one field less is filled");
+  embed_ok(theirs.size == first && theirs.first == 1 && theirs.second == 7,
+           "and nothing behind it is written");
+  embed_is(pco__embed_give(&theirs, first - 1, &ours, sizeof ours, first),
+           PCO_ESIZE, "smaller than it ever was");
+  ours.size = sizeof theirs;
+  embed_is(pco__embed_give(&theirs, sizeof theirs, &ours, first, first), 0,
+           "one with a field that is not known here");
+  embed_ok(theirs.size == sizeof theirs && theirs.second == 0,
+           "which is zeroed");
+  embed_is(pco__embed_give(&theirs, SIZE_MAX, &ours, first, first), PCO_ESIZE,
+           "no struct is that large");
+
+  struct {
+    pco_tick_info info;
+    uint64_t more[2];
+  } tick;
+  struct {
+    pco_stats stats;
+    uint64_t more[2];
+  } looked;
+  memset(&tick, 7, sizeof tick);
+  memset(&looked, 7, sizeof looked);
+  tick.info.size = sizeof tick - sizeof tick.more[1];
+  looked.stats.size = sizeof looked - sizeof looked.more[1];
+  pco_runtime *rt = embed_new(NULL);
+  embed_is(pco_tick(rt, 0, &tick.info), PCO_IDLE, "a larger info of a tick");
+  embed_ok(tick.info.slices == 0 && tick.info.next_timer_ns == -1 &&
+               tick.more[0] == 0 && tick.more[1] != 0,
+           "is filled, and zero in what is new");
+  embed_is(pco_get_stats(rt, &looked.stats), 0, "larger statistics");
+  embed_ok(looked.stats.ticks == 1 && looked.more[0] == 0 &&
+               looked.more[1] != 0,
+           "are, too");
+  pco_runtime_destroy(rt);
+}
+
 static void test_config(void) {
   struct {
     pco_config c;
@@ -381,6 +427,7 @@ int main(int argc, char **argv) {
   (void)argc;
   embed_begin(argv[0]);
   test_sizes();
+  test_filling();
   test_config();
   test_places();
   test_reentrance();

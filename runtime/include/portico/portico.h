@@ -74,9 +74,12 @@
  *
  * Compatibility
  *   Structs start with `size`, set by the caller to sizeof; they only grow, at
- *   the end, and zero in a field always means "as before".  A struct that is
- *   larger than the library knows is refused with PCO_ESIZE if the part it
- *   does not know is not zero.  Functions and codes are only added.  While the
+ *   the end, and zero in a field always means "as before".  So a program may
+ *   be older or newer than the library: a struct that is passed in is taken as
+ *   far as it goes, and refused with PCO_ESIZE if a part that the library does
+ *   not know is not zero; one that is filled in is filled as far as it goes,
+ *   with zero in what the library does not know.  One that is smaller than it
+ *   ever was is refused, too.  Functions and codes are only added.  While the
  *   major version is 0, minor versions may break this.
  */
 #ifndef PORTICO_PORTICO_H
