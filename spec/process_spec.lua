@@ -22,6 +22,45 @@ local function collect(P)
   P.sleep(0.01)
 end
 
+describe("a closed stream", function()
+  on_each(it, "fails where it is used, and nowhere else", function(_, sb)
+    local r = sb:exec("cat; echo $?", { stdin = "closed" })
+    assert.equal("1\n", r.stdout)
+    assert.truthy(r.stderr:find("Bad file descriptor", 1, true), r.stderr)
+    r = sb:exec("/bin/echo x || echo $? >&2", { stdout = "closed" })
+    assert.same({ "", 0 }, { r.stdout, r.stdout_bytes })
+    assert.truthy(r.stderr:find("Bad file descriptor\n1\n", 1, true), r.stderr)
+    r = sb:exec("/bin/echo x >&2; echo $?", { stderr = "closed" })
+    assert.same({ "1\n", "" }, { r.stdout, r.stderr })
+    r = sb:exec("/bin/echo x >&2; exit $?",
+      { stdout = "closed", stderr = "merge" })
+    assert.equal(1, r.code)
+  end)
+
+  on_each(it, "keeps its number: no file that is opened gets it",
+    function(_, sb)
+      local r = sb:exec([[
+        for fd in 0 1 2; do
+          test "$(readlink /proc/$$/fd/$fd)" = /dev/null || exit 9
+        done
+        exit 4]], { stdin = "closed", stdout = "closed", stderr = "closed" })
+      assert.equal(4, r.code)
+    end)
+
+  on_each(it, "is no terminal's", function(_, sb)
+    local err = raises("InvalidArgumentError", sb.exec, sb, { "true" },
+      { pty = true, stdin = "closed" })
+    assert.truthy(err.message:find("with pty stdin is the terminal"))
+  end)
+
+  facades.on(it, "null", "is refused where commands are the backend's own",
+    function(_, sandbox)
+      local err = raises("UnsupportedError", sandbox.spawn, sandbox, { "true" },
+        { stdout = "closed" })
+      assert.truthy(err.message:find("null has no closed stdin, stdout or"))
+    end)
+end)
+
 describe("exit status", function()
   on_each(it, "is kept when the object is gone", function(P, sb)
     local pid = run_and_drop(sb, "echo gone; exit 7")

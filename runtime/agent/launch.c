@@ -9,8 +9,10 @@
 #include "env.h"
 #include "exec.h"
 #include "identity.h"
+#include "procfs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,17 +191,40 @@ static int find_user(pco_exec *x, const char *name, pco_user *user) {
   return rc;
 }
 
-static void set_stdio(pco_exec *x, const pco_frame *f, const pco_request *r,
-                      int null) {
+/* What stands for a closed stream: of it a read, or a write, fails as of a
+ * closed one, but no file that the command opens gets its number. */
+static int open_closed(int null, int i) {
+  char path[32];
+  snprintf(path, sizeof path, "self/fd/%d", null);
+  int fd =
+      openat(pco_procfs_fd(), path, (i == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+  return fd >= 0 ? fd : -errno;
+}
+
+/* 0 or a negative errno; close_closed follows either way. */
+static int set_stdio(pco_exec *x, const pco_frame *f, const pco_request *r,
+                     int null) {
+  int rc = 0;
   x->terminal = r->stdio[0] == PCO_STDIO_TERMINAL;
   for (int i = 0, next = 0; i < 3; i++) {
     if (x->terminal)
       x->stdio[i] = f->fds[0];
     else if (r->stdio[i] == PCO_STDIO_FD || r->stdio[i] == PCO_STDIO_RELAY)
       x->stdio[i] = f->fds[next++];
+    else if (r->stdio[i] == PCO_STDIO_CLOSED)
+      x->stdio[i] = rc == 0 ? open_closed(null, i) : -1;
     else
       x->stdio[i] = r->stdio[i] == PCO_STDIO_MERGE ? x->stdio[1] : null;
+    if (x->stdio[i] < 0 && rc == 0)
+      rc = x->stdio[i];
   }
+  return rc;
+}
+
+static void close_closed(const pco_exec *x, const pco_request *r) {
+  for (int i = 0; i < 3; i++)
+    if (r->stdio[i] == PCO_STDIO_CLOSED && x->stdio[i] >= 0)
+      close(x->stdio[i]);
 }
 
 /* The environment; what the user and the terminal bring comes before the
@@ -247,9 +272,11 @@ pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
     x.argv = s.argv;
     x.env = env;
     x.cwd = s.cwd;
-    set_stdio(&x, f, r, null);
     set_limits(&x, r, own, command);
-    pid = pco_exec_start(&x);
+    pid = set_stdio(&x, f, r, null);
+    if (pid == 0)
+      pid = pco_exec_start(&x);
+    close_closed(&x, r);
   }
   if (pid < 0) {
     x.error = -pid;

@@ -71,7 +71,7 @@ static int open_streams(pco_relay *r, pco_frame *f, const pco_request *q) {
 
 static bool wants_relay(const pco_request *q) {
   for (int i = 0; i < 3; i++)
-    if (q->stdio[i] >= PCO_STDIO_RELAY)
+    if (q->stdio[i] == PCO_STDIO_RELAY || q->stdio[i] == PCO_STDIO_TERMINAL)
       return true;
   return false;
 }

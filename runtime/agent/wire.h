@@ -322,7 +322,8 @@ enum {
   PCO_STDIO_FD,
   PCO_STDIO_MERGE, /* stderr to stdout */
   PCO_STDIO_RELAY,
-  PCO_STDIO_TERMINAL /* all three, or none */
+  PCO_STDIO_TERMINAL, /* all three, or none */
+  PCO_STDIO_CLOSED    /* reads, or writes, fail as if it were */
 };
 enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1, PCO_SPAWN_FLAG_NO_ECHO = 2 };
 enum { PCO_CLOSE_NOW = 1 };

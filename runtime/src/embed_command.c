@@ -135,7 +135,7 @@ static void copy_command(pco_pending *p, const pco_exec_opts *opts,
   o->env = pco__call_copy_list(p, opts->env);
   o->cwd = pco__call_copy(p, opts->cwd);
   o->clean_env = (opts->flags & PCO_EXEC_CLEAN_ENV) != 0;
-  o->has_stdin = opts->input || opts->flags & PCO_EXEC_STDIN;
+  o->in = opts->input || opts->flags & PCO_EXEC_STDIN ? PCO__PIPE : PCO__NULL;
   o->out = opts->flags & PCO_EXEC_NO_STDOUT ? PCO__NULL : PCO__PIPE;
   o->err = opts->flags & PCO_EXEC_NO_STDERR ? PCO__NULL
            : opts->flags & PCO_EXEC_MERGE   ? PCO__MERGE

@@ -38,6 +38,9 @@ static uint16_t opt_size(lua_State *L, const char *name, const char *what,
 /* A terminal is stdin, stdout and stderr at once. */
 static void refuse_streams(lua_State *L, const char *name,
                            const pco__spawn_opts *o) {
+  if (o->in == PCO__CLOSED)
+    pco__bad_argument(L, name,
+                      "with pty stdin is the terminal: leave out stdin");
   if (o->out != PCO__PIPE || o->err != PCO__PIPE)
     pco__bad_argument(L, name, "with pty %s goes to the terminal: leave out %s",
                       o->out != PCO__PIPE ? "stdout" : "stderr",
@@ -71,17 +74,17 @@ static void parse_terminal(lua_State *L, const char *name, pco__spawn_opts *o) {
 
 static void parse_command(lua_State *L, const char *name, pco__arena *arena,
                           pco__spawn_opts *o) {
-  static const char *const stdin_modes[] = {"null", "pipe", NULL};
-  static const char *const out_modes[] = {"pipe", "null", NULL};
-  static const char *const err_modes[] = {"pipe", "null", "merge", NULL};
+  static const char *const modes[] = {"pipe", "null", "closed", NULL};
+  static const char *const err_modes[] = {"pipe", "null", "closed", "merge",
+                                          NULL};
   pco__arg_command(L, 2, name, arena, o);
   o->env = pco__opt_env(L, 3, name, arena);
   o->cwd = pco__opt_string(L, 3, name, "cwd", arena);
   if (o->cwd && !o->cwd[0])
     pco__bad_argument(L, name, "cwd must not be empty");
   o->clean_env = pco__opt_boolean(L, 3, name, "clean_env", false);
-  o->has_stdin = pco__opt_choice(L, 3, name, "stdin", stdin_modes, 0) == 1;
-  o->out = pco__opt_choice(L, 3, name, "stdout", out_modes, PCO__PIPE);
+  o->in = pco__opt_choice(L, 3, name, "stdin", modes, PCO__NULL);
+  o->out = pco__opt_choice(L, 3, name, "stdout", modes, PCO__PIPE);
   o->err = pco__opt_choice(L, 3, name, "stderr", err_modes, PCO__PIPE);
   parse_terminal(L, name, o);
   o->timeout = (uint64_t)pco__opt_seconds(L, 3, name, "timeout", 0, false);
@@ -112,13 +115,14 @@ static void parse_input(lua_State *L, const char *name, pco__exec *e) {
     e->input = pco__arg_bytes(L, lua_gettop(L), name, "input", &e->op.arena,
                               &e->input_len);
   }
-  e->opts.has_stdin = true;
+  e->opts.in = PCO__PIPE;
   lua_pop(L, 1);
 }
 
 /* Without input, a pipe that nobody will ever write to would only hang. */
 static void check_stdin(lua_State *L, const char *name, const pco__exec *e) {
-  if (e->opts.has_stdin && !e->opts.terminal && !e->input && !e->asks_input)
+  if (e->opts.in == PCO__PIPE && !e->opts.terminal && !e->input &&
+      !e->asks_input)
     pco__bad_argument(L, name,
                       "stdin = \"pipe\" needs input here; to write later, use "
                       "spawn and its write");

@@ -88,7 +88,7 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   p->handles = 1;
   p->check = opts->check;
   p->timeout = opts->timeout;
-  p->had_stdin = opts->has_stdin || opts->terminal;
+  p->had_stdin = opts->in == PCO__PIPE || opts->terminal;
   p->terminal = opts->terminal;
   p->grace = opts->grace;
   p->drain = opts->drain;

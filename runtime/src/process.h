@@ -35,7 +35,8 @@
 #define PCO__DEFAULT_GRACE_NS   (2u * UINT64_C(1000000000))
 #define PCO__DEFAULT_DRAIN_NS   UINT64_C(250000000)
 
-enum { PCO__PIPE, PCO__NULL, PCO__MERGE };
+/* Closed: a read, or a write, fails as of a closed descriptor. */
+enum { PCO__PIPE, PCO__NULL, PCO__CLOSED, PCO__MERGE };
 
 /* How to start a command; strings belong to the op that starts it. */
 typedef struct pco__spawn_opts {
@@ -43,12 +44,11 @@ typedef struct pco__spawn_opts {
   char **env;  /* NULL-terminated "K=V", "K" removes K; or NULL */
   const char *cwd;
   bool clean_env;
-  bool shell; /* argv is {"/bin/sh", "-c", text}, made of a string */
-  bool has_stdin;
+  bool shell;    /* argv is {"/bin/sh", "-c", text}, made of a string */
   bool terminal; /* instead of stdin, stdout and stderr */
   bool echo;     /* with one */
   uint16_t cols, rows;
-  int out;          /* PCO__PIPE or PCO__NULL */
+  int in, out;      /* PCO__PIPE, PCO__NULL or PCO__CLOSED */
   int err;          /* or PCO__MERGE */
   uint64_t timeout; /* ns; 0: none */
   uint64_t grace;   /* ns */

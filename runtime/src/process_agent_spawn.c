@@ -49,7 +49,7 @@ static int make_pipes(ends *e, const pco__spawn_opts *opts, bool foreign) {
     e->child[i] = e->ours[i] = -1;
   if (opts->terminal)
     return 0;
-  int rc = opts->has_stdin ? make_pipe(e, 0, foreign) : 0;
+  int rc = opts->in == PCO__PIPE ? make_pipe(e, 0, foreign) : 0;
   if (rc == 0 && opts->out == PCO__PIPE)
     rc = make_pipe(e, 1, foreign);
   if (rc == 0 && opts->err == PCO__PIPE)
@@ -72,8 +72,15 @@ static void encode_limits(pco_wire_buf *b, const pco_limits *l) {
     pco_wire_number(b, PCO_TAG_LIMIT_OPEN_FILES, l->open_files);
 }
 
-static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
-                   const ends *e) {
+static uint64_t stdio_of(const pco__spawn_opts *opts, int mode) {
+  static const uint8_t by_mode[] = {[PCO__PIPE] = PCO_STDIO_FD,
+                                    [PCO__NULL] = PCO_STDIO_NULL,
+                                    [PCO__CLOSED] = PCO_STDIO_CLOSED,
+                                    [PCO__MERGE] = PCO_STDIO_MERGE};
+  return opts->terminal ? PCO_STDIO_TERMINAL : by_mode[mode];
+}
+
+static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts) {
   pco_wire_begin(b, PCO_WIRE_SPAWN, 0, id);
   for (char **s = opts->argv; *s; s++)
     pco_wire_string(b, PCO_TAG_ARGV, *s);
@@ -94,14 +101,9 @@ static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts,
     pco_wire_number(b, PCO_TAG_COLS, opts->cols);
     pco_wire_number(b, PCO_TAG_ROWS, opts->rows);
   }
-  for (int i = 0; i < 3; i++) {
-    bool merge = i == 2 && opts->err == PCO__MERGE;
-    pco_wire_number(b, PCO_TAG_STDIO,
-                    opts->terminal     ? PCO_STDIO_TERMINAL
-                    : e->child[i] >= 0 ? PCO_STDIO_FD
-                    : merge            ? PCO_STDIO_MERGE
-                                       : PCO_STDIO_NULL);
-  }
+  pco_wire_number(b, PCO_TAG_STDIO, stdio_of(opts, opts->in));
+  pco_wire_number(b, PCO_TAG_STDIO, stdio_of(opts, opts->out));
+  pco_wire_number(b, PCO_TAG_STDIO, stdio_of(opts, opts->err));
 }
 
 /* ---- what goes wrong ----------------------------------------------------- */
@@ -197,7 +199,7 @@ void pco__agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
     fail(p, rc, "making the command's pipes");
     return;
   }
-  encode(&frame, p->agent->target, opts, &e);
+  encode(&frame, p->agent->target, opts);
   rc = end_frame(&frame);
   if (rc == 0 && !open_ours(p, opts, &e))
     rc = UV_ENOMEM;

@@ -232,20 +232,24 @@ static void set_terminal(pco_spawn_opts *o, const pco__spawn_opts *opts) {
   o->rows = opts->rows;
 }
 
+/* What the plugin cannot do of this, or NULL. */
+static const char *refusal(const pco__process *p, const pco__spawn_opts *opts) {
+  if (!runs_commands(api_of(p)))
+    return "runs no commands";
+  if (opts->terminal && !PCO_HAS(api_of(p), resize))
+    return "has no terminals (pty)";
+  if (opts->in == PCO__CLOSED || opts->out == PCO__CLOSED ||
+      opts->err == PCO__CLOSED)
+    return "has no closed stdin, stdout or stderr";
+  return NULL;
+}
+
 static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
-  if (!runs_commands(api_of(p))) {
-    pco__process_failed(p,
-                        pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
-                                       "the backend %s runs no "
-                                       "commands",
-                                       p->sandbox->backend->info->id));
-    return;
-  }
-  if (opts->terminal && !PCO_HAS(api_of(p), resize)) {
-    pco__process_failed(p,
-                        pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
-                                       "the backend %s has no terminals (pty)",
-                                       p->sandbox->backend->info->id));
+  const char *why = refusal(p, opts);
+  if (why) {
+    pco__process_failed(p, pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST,
+                                          NULL, "the backend %s %s",
+                                          p->sandbox->backend->info->id, why));
     return;
   }
   pco__plugin_process *v = calloc(1, sizeof *v);
@@ -266,7 +270,7 @@ static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
                       .env = (const char *const *)opts->env,
                       .cwd = opts->cwd,
                       .limits = opts->limits};
-  o.flags = (opts->has_stdin ? PCO_SPAWN_STDIN : 0) |
+  o.flags = (opts->in == PCO__PIPE ? PCO_SPAWN_STDIN : 0) |
             (opts->clean_env ? PCO_SPAWN_CLEAN_ENV : 0) |
             (opts->err == PCO__MERGE ? PCO_SPAWN_MERGE : 0);
   if (opts->terminal)
@@ -275,7 +279,7 @@ static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
     open_sink(p, 0, &o.out);
   if (opts->err == PCO__PIPE && !opts->terminal)
     open_sink(p, 1, &o.err);
-  p->stdin_open = opts->has_stdin || opts->terminal;
+  p->stdin_open = opts->in == PCO__PIPE || opts->terminal;
   pco__plugin_op_submitted(&c->op,
                            api_of(p)->spawn(p->sandbox->plugin, &o, &c->op));
 }

@@ -214,6 +214,26 @@ static void test_output(client *c) {
   IS(atoi(out), 4, "nothing but 0, 1, 2 (and ls's own)");
 }
 
+/* The exit code of a script with closed streams, by a bit for each. */
+static int code_with_closed(client *c, unsigned closed, const char *script) {
+  const char *const argv[] = {"sh", "-c", script, NULL};
+  spawn s = {.argv = argv};
+  for (int i = 0; i < 3; i++)
+    s.kind[i] = closed >> i & 1 ? PCO_STDIO_CLOSED : PCO_STDIO_NULL;
+  return client_end(c, client_spawn(c, &s), 5000).code;
+}
+
+static void test_closed(client *c) {
+  IS(code_with_closed(c, 1, "read x 2>/dev/null; cat; test $? = 1"), 0,
+     "a closed stdin cannot be read");
+  IS(code_with_closed(c, 2, "/bin/echo x && exit 9; exit 7"), 7,
+     "a closed stdout cannot be written");
+  IS(code_with_closed(c, 4, "/bin/echo x && /bin/echo x >&2 && exit 9; exit 7"),
+     7, "nor a closed stderr, while stdout can");
+  IS(code_with_closed(c, 7, "test $(ls /proc/self/fd | wc -l) = 4"), 0,
+     "their numbers stay taken, and there is nothing else");
+}
+
 static void test_stdin(client *c) {
   int in[2], out[2];
   char text[64] = "";
@@ -853,7 +873,7 @@ static void b_four_stdio(client *c) {
   b_spawn(c, PCO_STDIO_NULL, 4, 1);
 }
 static void b_bad_stdio(client *c) {
-  b_spawn(c, 5, 3, 1);
+  b_spawn(c, PCO_STDIO_CLOSED + 1, 3, 1);
 }
 static void b_merge_stdin(client *c) {
   b_spawn(c, PCO_STDIO_MERGE, 3, 1);
@@ -1095,6 +1115,7 @@ int main(int argc, char **argv) {
   test_exit(&c);
   test_output(&c);
   test_stdin(&c);
+  test_closed(&c);
   test_environment_of_process(&c);
   test_start_errors(&c);
   test_busy_text(&c);

@@ -37,7 +37,7 @@ static rlim_t limit_for(int room) {
 
 static pco__op *start(box *b) {
   pco__process_op *o = spawn_op(b);
-  o->opts.has_stdin = true;
+  o->opts.in = PCO__PIPE;
   submit(&o->op, -1);
   return &o->op;
 }

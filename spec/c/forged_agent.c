@@ -562,6 +562,7 @@ static char *argv[] = {command, NULL};
 
 static void init_opts(pco__spawn_opts *o) {
   o->argv = argv;
+  o->in = PCO__NULL;
   o->grace = 1000000;
   o->drain = 20000000;
   o->max_output = 1 << 20;

@@ -494,7 +494,7 @@ static void test_late_frames(void) {
 static uint64_t drop_one(command *c) {
   *c = (command){.b = box_new()};
   pco__process_op *o = spawn_op(c->b);
-  o->opts.has_stdin = true;
+  o->opts.in = PCO__PIPE;
   c->op = &o->op;
   submit(c->op, -1);
   c->id = box_expect(c->b, PCO_WIRE_SPAWN, NULL);

@@ -84,9 +84,9 @@
 ---@field cwd string? inside the sandbox
 ---@field env table<string, string|integer|false>? added; false removes
 ---@field clean_env boolean? start from nothing but `env`
----@field stdin "null"|"pipe"|nil null unless given
----@field stdout "pipe"|"null"|nil pipe unless given
----@field stderr "pipe"|"null"|"merge"|nil merge: where stdout goes
+---@field stdin "null"|"pipe"|"closed"|nil null unless given; closed: reads fail
+---@field stdout "pipe"|"null"|"closed"|nil pipe unless given; closed: writes fail
+---@field stderr "pipe"|"null"|"closed"|"merge"|nil merge: where stdout goes
 ---@field timeout number? seconds until the command is killed
 ---@field grace number? seconds from TERM to KILL, 2 unless given
 ---@field pty boolean|portico.Terminal|nil a terminal for stdin and output
