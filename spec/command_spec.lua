@@ -71,6 +71,20 @@ describe("the portico command", function()
     assert.same({ "hi\n", 0 }, { portico("", [[echo 'print("hi")' |]]) })
   end)
 
+  it("says when its output cannot be written", function()
+    for words, failed in pairs({
+      ["--version"] = 1, ["--help"] = 1, ["help exec"] = 125, backends = 1,
+      ["exec --help"] = 125, ["-e 'print(1)'"] = 1,
+    }) do
+      for _, stdout in ipairs({ ">/dev/full", ">&-", "1</dev/null" }) do
+        local output, code = portico(words .. " " .. stdout)
+        assert.same({ "portico: cannot write to stdout\n", failed },
+          { output, code }, words .. stdout)
+      end
+    end
+    assert.same({ "", 0 }, { portico("-e 'local x = 1' >&-") })
+  end)
+
   it("finds its modules without LUA_PATH", function()
     local program = env.quoted(assert(os.getenv("PORTICO_BIN")))
     local output, code = env.sh("cd / && env -u LUA_PATH -u LUA_CPATH "

@@ -112,12 +112,64 @@ portico: /no/dir: the working directory cannot be entered: no such file or ]]
     wait $tool; echo $?
   ]])
 
-  prints("works with closed descriptors", "0\n0\n0\n0\nin\n", [[
-    $exec -- cat <&-; echo $?
-    $exec -- echo lost >&-; echo $?
-    $exec -- sh -c 'echo lost >&2' 2>&-; echo $?
-    $exec -- sh -c 'cat; echo lost; echo lost >&2' <&- >&- 2>&-; echo $?
+  -- What the command says and returns with these redirections, by itself and
+  -- by `portico exec`: the same.
+  local function same_as_itself(name, ...)
+    local script, cases = {}, { ... }
+    for _, case in ipairs(cases) do
+      local command, redirections = table.unpack(case)
+      script[#script + 1] = ([[
+        %s %s; echo $? >f
+        portico exec --backend ${exec##* } -- %s %s; echo $? >>f
+        tr '\n' ' ' <f; echo
+      ]]):format(command, redirections, command, redirections)
+    end
+    for _, backend in ipairs(backends.real) do
+      backends.it(it, backend, ("%s [%s]"):format(name, backend.name),
+        function()
+          local output = sh(backend, (table.concat(script):gsub("%%", "%%%%")))
+          local codes = 0
+          for first, second in output:gmatch("(%d+) (%d+) \n") do
+            assert.equal(first, second, output)
+            codes = codes + 1
+          end
+          assert.equal(#cases, codes, output)
+        end)
+    end
+  end
+
+  same_as_itself("fails where a closed descriptor is used, and only there",
+    { "cat", "<&-" },
+    { "echo lost", ">&-" },
+    { "cat", "0>/dev/null" },
+    { "echo lost", "1</dev/null" },
+    { "sh -c 'echo lost >&2 || exit 7'", "2>&-" },
+    { "sh -c 'echo lost >&2 || exit 7'", "2</dev/null" },
+    { "sh -c 'echo x && exit 7; exit 6'", ">&- 2>/dev/null" },
+    { "sh -c 'cat; test $? = 1 && exit 3'", "<&- >&- 2>&-" },
+    { "true", "<&- >&- 2>&-" },
+    { "cat", "2>&- </dev/null" })
+
+  prints("passes the rest on when others are closed", "in\nout\nerr\n", [[
     echo in | $exec -- cat 2>&-
+    $exec -- sh -c 'echo out; cat 2>/dev/null' <&-
+    $exec -- sh -c 'echo err >&2; echo lost 2>/dev/null' >&-
+  ]])
+
+  prints("loses what goes to a stderr that takes nothing, and nothing else",
+    "out\n7\n", [[
+    $exec -- sh -c 'yes | head -n 99999 >&2; echo out; exit 7' 2>/dev/full
+    echo $?
+  ]])
+
+  prints("says when a terminal's output cannot be written", [[
+portico: cannot write to stdout: Bad file descriptor
+125
+portico: cannot write to stdout: No space left on device
+125
+]], [[
+    $exec --pty -- echo lost >&-; echo $?
+    $exec --pty -- echo lost >/dev/full; echo $?
   ]])
 
   prints("says when stdout cannot be written, and ends the command", [[

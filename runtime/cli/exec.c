@@ -37,26 +37,31 @@ static bool is_foreign_terminal(int fd) {
   return owner >= 0 && owner != getpgrp();
 }
 
-static bool is_readable(int fd) {
-  int flags = fcntl(fd, F_GETFL);
-  return pump_has(fd) && flags >= 0 && (flags & O_ACCMODE) != O_WRONLY &&
-         !is_foreign_terminal(fd);
+/* What the command is to have in place of ours, as an option of spawn. */
+static const char *mode(int fd) {
+  if (!pump_can(fd))
+    return "closed";
+  return fd == STDIN_FILENO && is_foreign_terminal(fd) ? "null" : "pipe";
 }
 
-/* stdio() -> {stdin=, stdout=, stderr=: what there is to connect, one=: stdout
- * and stderr are the same, so their order counts, words=: stderr is a terminal,
+static bool is_readable(int fd) {
+  return pump_can(fd) && !is_foreign_terminal(fd);
+}
+
+/* stdio() -> {stdin=, stdout=, stderr=: options of spawn, one=: stdout and
+ * stderr are the same, so their order counts, words=: stderr is a terminal,
  * directory=: stdin is one,
  * terminal=: stdin and stdout are one} */
 static int stdio(lua_State *L) {
   struct stat st;
   lua_newtable(L);
-  lua_pushboolean(L, is_readable(STDIN_FILENO));
+  lua_pushstring(L, mode(STDIN_FILENO));
   lua_setfield(L, -2, "stdin");
-  lua_pushboolean(L, pump_has(STDOUT_FILENO));
+  lua_pushstring(L, mode(STDOUT_FILENO));
   lua_setfield(L, -2, "stdout");
-  lua_pushboolean(L, pump_has(STDERR_FILENO));
+  lua_pushstring(L, mode(STDERR_FILENO));
   lua_setfield(L, -2, "stderr");
-  lua_pushboolean(L, pump_has(STDOUT_FILENO) && pump_has(STDERR_FILENO) &&
+  lua_pushboolean(L, pump_can(STDOUT_FILENO) && pump_can(STDERR_FILENO) &&
                          is_same(STDOUT_FILENO, STDERR_FILENO));
   lua_setfield(L, -2, "one");
   lua_pushboolean(L, isatty(STDERR_FILENO));

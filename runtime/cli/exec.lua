@@ -163,19 +163,18 @@ end
 -- What the command's stdio is, by what there is here.
 local function connect_options(plan)
   local here, command = host.stdio(), plan.command
-  if here.directory and here.stdin then
+  plan.reads = here.stdin == "pipe"
+  if here.directory and plan.reads then
     options.refuse("stdin is a directory, which nobody can read")
   end
-  plan.reads = here.stdin
   if plan.pty or (plan.pty == nil and here.terminal) then
     local cols, rows = host.size()
     command.pty = { cols = cols, rows = rows }
     command.env.TERM = command.env.TERM or os.getenv("TERM")
     return
   end
-  command.stdin = here.stdin and "pipe" or "null"
-  command.stdout = here.stdout and "pipe" or "null"
-  command.stderr = here.one and "merge" or here.stderr and "pipe" or "null"
+  command.stdin, command.stdout = here.stdin, here.stdout
+  command.stderr = here.one and "merge" or here.stderr
 end
 
 -- On a terminal, a line of how far it is, which is taken away at the end.

@@ -123,6 +123,15 @@ static int protected_main(lua_State *L) {
   return 1;
 }
 
+/* Who could not write the output has not done the work: `failed` is the exit
+ * code then. */
+static int end_output(int code, int failed) {
+  if ((fflush(stdout) == 0 && !ferror(stdout)) || code != EXIT_OK)
+    return code;
+  fputs("portico: cannot write to stdout\n", stderr);
+  return failed;
+}
+
 static int run(const struct request *req) {
   lua_State *L = luaL_newstate();
   if (L == NULL) {
@@ -137,12 +146,7 @@ static int run(const struct request *req) {
   if (status != LUA_OK && req->what == RUN_EXEC)
     code = EXIT_EXEC;
   lua_close(L);
-  /* A script whose output could not be written has not done its work. */
-  if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_OK) {
-    fputs("portico: cannot write to stdout\n", stderr);
-    code = req->what == RUN_EXEC ? EXIT_EXEC : EXIT_SCRIPT;
-  }
-  return code;
+  return end_output(code, req->what == RUN_EXEC ? EXIT_EXEC : EXIT_SCRIPT);
 }
 
 static int usage_error(const char *problem, const char *what) {
@@ -157,7 +161,7 @@ static bool is(const char *argument, const char *name) {
 static int print_help(void) {
   fputs(usage_text, stdout);
   fputs(help_text, stdout);
-  return fflush(stdout) == 0 ? EXIT_OK : EXIT_SCRIPT;
+  return end_output(EXIT_OK, EXIT_SCRIPT);
 }
 
 /* portico help [exec] */
@@ -200,7 +204,7 @@ int main(int argc, char **argv) {
     return print_help();
   if (is(first, "--version") || is(first, "-v")) {
     printf("portico %s (%s)\n", PCO_VERSION, LUA_RELEASE);
-    return fflush(stdout) == 0 ? EXIT_OK : EXIT_SCRIPT;
+    return end_output(EXIT_OK, EXIT_SCRIPT);
   }
   if (is(first, "backends")) {
     if (rest[0] != NULL)

@@ -16,11 +16,13 @@ enum {
   PUMP_INTERRUPTED /* a signal was handled */
 };
 
-/* Makes 0 to 2 descriptors that exist: a closed one becomes /dev/null, so that
- * nothing else gets its number.  Returns 0, or a negative errno. */
+/* Makes 0 to 2 descriptors that exist, so that nothing else gets the number of
+ * a closed one; reads and writes fail there as before.  Returns 0, or a
+ * negative errno. */
 int pump_hold_stdio(void);
-/* False if descriptor `fd` of 0 to 2 was closed when the program began. */
-bool pump_has(int fd);
+/* False if descriptor `fd` of 0 to 2 is as good as closed: stdin cannot be read
+ * at all, or the others written. */
+bool pump_can(int fd);
 
 /* Starts to pass bytes on: stdin to pipes[0], pipes[1] to stdout, pipes[2] to
  * stderr; -1 for none.  Owns the pipes, also on failure.  Returns 0, or a
