@@ -533,6 +533,26 @@ describe("a coroutine in a task", function()
     end
   end)
 
+  it("has some of those around it in tracebacks, if they are many", function()
+    portico.run(function()
+      local function nest(n)
+        if n == 0 then
+          portico.sleep("x")
+        end
+        return (ours.wrap(nest)(n - 1))
+      end
+      local function bottom()
+        return (ours.wrap(nest)(60))
+      end
+      local err = raises("InvalidArgumentError", bottom)
+      local _, n = err.traceback:gsub("\nin a coroutine, resumed at:", "")
+      assert.equal(6, n, err.traceback)
+      -- The last one is the task's own.
+      assert.truthy(err.traceback:find("%(skipping 55 coroutines%).*'pcall'"),
+        err.traceback)
+    end)
+  end)
+
   it("cannot hold a scope over a yield", function()
     portico.run(function()
       local err = raises("UsageError", ours.wrap(function()

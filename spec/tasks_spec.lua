@@ -12,6 +12,7 @@ local tasks = require("spec.support.tasks")
 local nothing_left = leaks.frame(256)
 local inside, never = tasks.inside, tasks.never
 local raises = facades.raises
+local wrap = require("portico.coroutine").wrap
 
 describe("tasks", function()
   inside(it, "lists who waits for what, as a tree", function()
@@ -200,6 +201,32 @@ describe("errors of Lua inside tasks", function()
     assert.is_false(ok)
     assert.truthy(err:find("stack overflow"), err)
     assert.equal(1, portico.run(function() return 1 end))
+  end)
+
+  -- Each of them has a traceback. They are caught in coroutines: to catch one,
+  -- Lua itself looks at the whole stack.
+  inside(it, "are no dearer far down in a recursion", function()
+    local err
+    local function down(n, times)
+      if n > 0 then
+        return 1 + down(n - 1, times)
+      end
+      for _ = 1, times do
+        wrap(function()
+          err = raises("InvalidArgumentError", task.sleep, "x")
+        end)()
+      end
+      return 1
+    end
+    down(100000, 5000)
+    assert.truthy(err.traceback:find("\n\t...\t(more than 2000 levels)", 1,
+      true), err.traceback)
+    local _, lines = err.traceback:gsub("\n", "")
+    assert.is_true(lines < 40, err.traceback)
+    -- A stack that is less deep is told from both ends.
+    down(100, 1)
+    assert.truthy(err.traceback:find("%(skipping %d+ levels%).*tasks_spec"),
+      err.traceback)
   end)
 
   it("yielding by hand at the root of a task", function()

@@ -25,6 +25,7 @@
 #include "embed.h"
 #include "lua_error.h"
 #include "lua_task.h"
+#include "lua_traceback.h"
 
 #define MIN_GRACE_NS  UINT64_C(10000000)
 #define MIN_PERIOD_NS UINT64_C(1000000)
@@ -55,7 +56,7 @@ static int raise_now(lua_State *L) {
 
 /* (runtime, traceback of the caller) */
 static void warn(lua_State *L, pco_runtime *rt, uint64_t ns) {
-  luaL_traceback(L, L, NULL, 0);
+  pco__push_stack(L, L, "stack traceback:", 0);
   pco__log_write(&rt->lua->runtime.log, PCO_LOG_WARNING,
                  "a script has been running for %.3f s without waiting; %s",
                  (double)ns / 1e9, lua_tostring(L, -1));

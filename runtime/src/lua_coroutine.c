@@ -27,6 +27,8 @@
   100 /* of a coroutine in a scope, before it is ended                         \
        */
 
+#define MAX_TOLD 5 /* coroutines, around the one with the error */
+
 static const char wait_mark = 0;  /* the wait itself */
 static const char level_mark = 0; /* one inside waits */
 
@@ -83,6 +85,29 @@ lua_State *pco__inner(lua_State *co) {
   return mark_of(co) == &level_mark ? lua_tothread(co, -2) : NULL;
 }
 
+static int count_outer(const pco__level *level) {
+  int n = 0;
+  for (; level; level = level->outer)
+    n++;
+  return n;
+}
+
+/* Of a long chain of coroutines the first are told, and the last one, which is
+ * the task's own: an error costs no more the deeper it is. */
+static void add_outer_stacks(lua_State *L, const pco__level *level) {
+  int left = count_outer(level);
+  int skipped = left - MAX_TOLD - 1;
+  for (int i = 0; level; level = level->outer, i++, left--) {
+    if (i == MAX_TOLD && skipped > 0)
+      lua_pushfstring(L, "\n...\t(skipping %d coroutines)", skipped);
+    else if (i < MAX_TOLD || left == 1)
+      pco__push_stack(L, level->co, "\nin a coroutine, resumed at:", 0);
+    else
+      continue;
+    lua_concat(L, 2);
+  }
+}
+
 void pco__outer_traceback(lua_State *L, pco__lua *lua, lua_State *co) {
   const pco__level *level = lua->level;
   while (level && level->co != co)
@@ -90,10 +115,7 @@ void pco__outer_traceback(lua_State *L, pco__lua *lua, lua_State *co) {
   if (!level || !lua->current)
     return;
   luaL_checkstack(L, 6, "out of stack");
-  for (level = level->outer; level; level = level->outer) {
-    pco__push_stack(L, level->co, "\nin a coroutine, resumed at:", 0);
-    lua_concat(L, 2);
-  }
+  add_outer_stacks(L, level->outer);
   pco__push_spawn_site(L, lua->current);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);

@@ -4,16 +4,25 @@
  * that one looks through all modules for the name of each, which takes longer
  * than everything else about an error, and the more the more modules there are.
  * Here a function has the name that it was called by.
+ *
+ * Lua finds a level by walking down to it, so the bottom of a stack costs more
+ * the deeper that is, for each error again.  Below MAX_DEPTH nothing is looked
+ * for: what a traceback costs is bounded.
  */
 #include "lua_traceback.h"
 
 #define FIRST 10 /* levels that are told at each end of a long stack */
 #define LAST  11
 
+#define MAX_DEPTH 2000 /* of a stack whose bottom is told */
+
+/* The levels of a stack, at most MAX_DEPTH + 1. */
 static int count_levels(lua_State *co) {
   lua_Debug ar;
   int from = 0;
   int to = 1;
+  if (lua_getstack(co, MAX_DEPTH, &ar))
+    return MAX_DEPTH + 1;
   while (lua_getstack(co, to, &ar)) {
     from = to;
     to *= 2;
@@ -57,23 +66,33 @@ static void add_level(lua_State *L, luaL_Buffer *b, lua_State *co,
     luaL_addstring(b, "\n\t(...tail calls...)");
 }
 
+/* Adds those from `level` to before `end`. */
+static void add_levels(lua_State *L, luaL_Buffer *b, lua_State *co, int level,
+                       int end) {
+  lua_Debug ar;
+  for (; level < end && lua_getstack(co, level, &ar); level++)
+    add_level(L, b, co, &ar);
+}
+
 void pco__push_stack(lua_State *L, lua_State *co, const char *title,
                      int level) {
   luaL_Buffer b;
-  lua_Debug ar;
   int n = count_levels(co);
   int skipped = n - level - FIRST - LAST;
   luaL_checkstack(L, LUA_MINSTACK, "out of stack");
   luaL_buffinit(L, &b);
   luaL_addstring(&b, title);
-  for (int i = level; i < n && lua_getstack(co, i, &ar); i++) {
-    if (skipped > 0 && i == level + FIRST) {
-      lua_pushfstring(L, "\n\t...\t(skipping %d levels)", skipped);
-      luaL_addvalue(&b);
-      i += skipped;
-      lua_getstack(co, i, &ar);
-    }
-    add_level(L, &b, co, &ar);
+  if (n > MAX_DEPTH) {
+    add_levels(L, &b, co, level, level + FIRST + LAST);
+    lua_pushfstring(L, "\n\t...\t(more than %d levels)", MAX_DEPTH);
+    luaL_addvalue(&b);
+  } else if (skipped > 0) {
+    add_levels(L, &b, co, level, level + FIRST);
+    lua_pushfstring(L, "\n\t...\t(skipping %d levels)", skipped);
+    luaL_addvalue(&b);
+    add_levels(L, &b, co, n - LAST, n);
+  } else {
+    add_levels(L, &b, co, level, n);
   }
   luaL_pushresult(&b);
 }
