@@ -14,6 +14,10 @@
  * is killed, the launcher is killed by the kernel (PR_SET_PDEATHSIG: the keeper
  * has one thread).
  *
+ * With a door a sandbox outlives its host: another program connects and becomes
+ * the host.  An agent that is outside itself (the backend `local`) has the door
+ * and is its own keeper; it uses the same messages.
+ *
  * Both sides are the host's own programs and trust each other; nothing from
  * inside comes here but the launcher's exit status and its standard error, of
  * which the first and the last bytes are kept.
@@ -43,6 +47,14 @@
  *                             the agent too; absent: no such limit
  *   cgroup BASE NAME          see cgroup.h; absent: no cgroup
  *   limit WHAT AMOUNT         memory (bytes), pids, cpus (1/1000); needs cgroup
+ *   door LISTENER DIR INFO AGENT NAME
+ *                             the sandbox may outlive its host (door.h): four
+ *                             descriptors, from 6 on, which the keeper keeps
+ *                             and the launcher does not get.  AGENT is a
+ *                             SOCK_SEQPACKET of which the agent has the other
+ *                             end (--door)
+ *   ttl MS                    then everything ends, counted from the start of
+ *                             the keeper
  *   -- PATH ARG...            the launcher; PATH is argv[0] too
  */
 #ifndef PCO_KEEPER_H
@@ -86,12 +98,35 @@ enum {
    * (which passes on that of the first process inside, 128 + n for a signal),
    * `asked`, `error` (0, or why a cgroup could not be removed), `text` (begin
    * and end of the launcher's standard error). */
-  PCO_KEEPER_ENDED
+  PCO_KEEPER_ENDED,
+  /* To an ATTACH: this connection is the control socket from now on, and has
+   * one descriptor with this message: the stream to the agent.  The fields of
+   * STARTED are set. */
+  PCO_KEEPER_ATTACHED,
+  /* To an ATTACH; then the connection is closed.  `error`: EBUSY, some host is
+   * attached; ESHUTDOWN, it is ending; or why no stream could be made. */
+  PCO_KEEPER_REFUSED,
+  /* To a DETACH. */
+  PCO_KEEPER_DETACHED
 };
 
-/* host to keeper; the end of the stream means the same with no grace */
+/* Host to keeper.  The end of the control socket means END with no grace,
+ * unless there was a DETACH before: then the sandbox lives on without a host.
+ * By the door, that is on a connection that is not the control socket, only END
+ * and ATTACH may come.  Who asked for END may wait for ENDED and the end of its
+ * connection: then all is over. */
 enum {
-  PCO_KEEPER_END = 1 /* `grace_ms` for it to end by itself, then kill it */
+  PCO_KEEPER_END = 1, /* `grace_ms` for it to end by itself, then kill it */
+  PCO_KEEPER_ATTACH,  /* by the door: to become the host */
+  PCO_KEEPER_DETACH   /* on the control socket, of a keeper with a door */
+};
+
+/* Who ended it: `asked` of ENDED. */
+enum {
+  PCO_KEEPER_BY_ITSELF,
+  PCO_KEEPER_BY_HOST, /* its host asked, or closed its end */
+  PCO_KEEPER_BY_DOOR, /* somebody else asked */
+  PCO_KEEPER_BY_TTL
 };
 
 /* The exit status of `portico-agent --probe`: it did run inside, which 0 would
@@ -108,7 +143,7 @@ typedef struct pco_keeper_report {
   int32_t error;     /* a positive errno, or 0 */
   int32_t exit_code; /* ENDED: -1 if a signal ended it */
   int32_t signal;
-  uint32_t asked;  /* ENDED: 1 if the host asked for it or closed its end */
+  uint32_t asked;  /* ENDED: PCO_KEEPER_BY_* */
   uint32_t limits; /* STARTED: PCO_KEEPER_LIMIT_* that a cgroup enforces */
   uint32_t uid;    /* STARTED: on the host, of commands; gid as well */
   uint32_t gid;

@@ -124,7 +124,7 @@ static const rule RULES[] = {
     ONE(PCO_WIRE_DATA, PCO_TAG_DATA, 0, 0),
 };
 #define N_RULES (sizeof RULES / sizeof *RULES)
-_Static_assert(PCO_TAG_DIRECTORIES - PCO_TAG_NUMBER <
+_Static_assert(PCO_TAG_LAST_OP - PCO_TAG_NUMBER <
                    sizeof(((pco_request *)0)->number) / sizeof(uint64_t),
                "every number has its place");
 

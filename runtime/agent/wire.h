@@ -39,6 +39,7 @@
  *
  * Requests (host to agent)          answered by
  *   HELLO     VERSION_MIN VERSION_MAX  REPLY: VERSION PID UID USER HOME CWD
+ *                                   [LAST_OP] (of an agent with a door, below)
  *   PING                            REPLY
  *   INFO                            REPLY: VERSION PID COUNT (live commands)
  *   SHUTDOWN                        REPLY, then every process of the sandbox
@@ -49,6 +50,8 @@
  *                                   answered at once: ERROR ECANCELED, or its
  *                                   real answer if that was on its way.  An
  *                                   unknown op is ignored
+ *   COMMANDS                        REPLY: COMMAND, with MORE, one for each
+ * that lives or of which is still known how it ended (below); then an empty one
  *   SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT] [GRACE] STDIO x3
  *             [LIMIT_MEMORY] [LIMIT_PIDS] [LIMIT_CPUS] [LIMIT_OPEN_FILES]
  *             [COLS ROWS] (with PCO_STDIO_TERMINAL)
@@ -166,6 +169,36 @@
  * not held back, and the newest PCO_RELAY_CREDIT bytes kept until there is
  * credit again: then OFFSET may leave bytes out.
  *
+ * An agent with a door (door.h) outlives its host: when the stream ends it lets
+ * that host go and waits for another, which brings a stream of its own.
+ *   - What the old one sent is still taken.  Then nothing more is said to it;
+ *     file requests under way are cancelled, what is open is closed, a command
+ *     that has not STARTED is killed, every relayed output is adopted (below:
+ *     as by ADOPT), and its stdin stays open.
+ *   - The first request of each host is HELLO, of any number, which is not
+ *     counted.  LAST_OP in its REPLY is the highest number that was used
+ * before, 0 at first; the host's next request has a higher one.
+ *   - Of the commands of hosts before (TARGET <= LAST_OP) nothing is said to a
+ *     new one until it has asked for COMMANDS, and it sends no frames of theirs
+ *     before.  That REPLY tells how they are at that moment; afterwards an EXIT
+ *     (final, without MORE), OUTPUT and CREDIT come of them as if they were its
+ *     own.  It has PCO_RELAY_CREDIT of no output: what is in the ring comes
+ *     when CREDIT allows it.
+ *   - Other answers to a host that is gone are never sent to the next.
+ *   COMMAND:  TARGET PID ARGV+ MTIME FLAGS OFFSET OFFSET [LENGTH]
+ *             [CODE [SIGNAL] REASON DURATION [LIMIT]]
+ *     TARGET   op of its SPAWN; they come in the order of these
+ *     ARGV     the beginning, at most PCO_COMMAND_TEXT bytes in all
+ *     MTIME    when it was started
+ *     FLAGS    PCO_COMMAND_*
+ *     OFFSET   of stdout (or the terminal), of stderr: that of the next OUTPUT
+ *     LENGTH   with PCO_COMMAND_IN: bytes of INPUT that may come before any
+ *              CREDIT
+ *     CODE ..  if its first process has ended: as in EXIT, which does not come
+ *              again.  Of those of which nothing lives any more the last
+ *              PCO_COMMANDS_KEPT are known.
+ *   Any host of such an agent may ask for COMMANDS at any time.
+ *
  * Limits of a command hold for all that it starts, beside those of the sandbox.
  * What cannot be had is refused: an ERROR with STAGE = PCO_STAGE_LIMIT, LIMIT,
  * and as ERRNO EOPNOTSUPP (such a sandbox never can), ENODEV (this machine
@@ -175,7 +208,7 @@
  * reason is PCO_REASON_OOM only if it was the first process that the kernel
  * killed so.
  *
- * Type numbers from 106 on are free.
+ * Type numbers from 107 on are free.
  */
 /* clang-format on */
 #ifndef PCO_WIRE_H
@@ -194,6 +227,8 @@
 #define PCO_WIRE_MAX_FDS      3u
 #define PCO_RELAY_CREDIT      (64u * 1024)        /* bytes, at the start */
 #define PCO_MAX_CREDIT        (UINT64_C(1) << 30) /* in one frame, and in all */
+#define PCO_COMMAND_TEXT      (32u * 1024)        /* of ARGV in a COMMAND */
+#define PCO_COMMANDS_KEPT     256u                /* that have ended */
 #define PCO_WIRE_MORE         1u /* header flag: not the last frame of this op */
 
 /* spec/c/frames.h has them all, too. */
@@ -238,6 +273,7 @@ enum pco_wire_type {
   PCO_WIRE_MKTEMP = 103,
   PCO_WIRE_USAGE = 104,
   PCO_WIRE_COPY = 105,
+  PCO_WIRE_COMMANDS = 106,
   /* both ways */
   PCO_WIRE_CREDIT = 44,
   PCO_WIRE_DATA = 60,
@@ -296,6 +332,7 @@ enum pco_wire_tag {
   PCO_TAG_EOF,              /* PCO_EOF_* */
   PCO_TAG_ALLOCATED,        /* bytes on the disk */
   PCO_TAG_DIRECTORIES,      /* how many */
+  PCO_TAG_LAST_OP,          /* the highest number of a request, or 0 */
 
   PCO_TAG_ARGV = PCO_TAG_STRING + 1, /* repeated */
   PCO_TAG_ENV,                       /* repeated: "K=V", or "K" removes K */
@@ -312,9 +349,10 @@ enum pco_wire_tag {
 
   PCO_TAG_ENTRY = PCO_TAG_NEST + 1, /* NAME TYPE SIZE MODE UID GID MTIME
                                        [LINK] */
-  PCO_TAG_EVENT                     /* TYPE (PCO_EVENT_*) [PATH] [TARGET_PATH]:
+  PCO_TAG_EVENT,                    /* TYPE (PCO_EVENT_*) [PATH] [TARGET_PATH]:
                                        below what is watched, not given for
                                        itself; of a rename also the old one */
+  PCO_TAG_COMMAND                   /* above */
 };
 
 enum {
@@ -327,6 +365,16 @@ enum {
 };
 enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1, PCO_SPAWN_FLAG_NO_ECHO = 2 };
 enum { PCO_CLOSE_NOW = 1 };
+/* FLAGS of a COMMAND. */
+enum {
+  PCO_COMMAND_OUT =
+      1, /* stdout, or the terminal, is relayed and has not ended */
+  PCO_COMMAND_ERR = 2,      /* the same of stderr */
+  PCO_COMMAND_IN = 4,       /* INPUT may come: a relayed stdin that is open */
+  PCO_COMMAND_TERMINAL = 8, /* it was started on one */
+  PCO_COMMAND_MERGED = 16,  /* its stderr went to stdout from the start */
+  PCO_COMMAND_LIVES = 32    /* processes of it may live, after its EXIT too */
+};
 enum { PCO_ADOPT_IN = 1, PCO_ADOPT_OUT = 2, PCO_ADOPT_ERR = 4 };
 enum {
   PCO_EOF_END = 1,

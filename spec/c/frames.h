@@ -37,6 +37,7 @@
   X(MKTEMP)                                                                    \
   X(USAGE)                                                                     \
   X(COPY)                                                                      \
+  X(COMMANDS)                                                                  \
   X(OPEN)                                                                      \
   X(FILE_READ)                                                                 \
   X(FILE_WRITE)                                                                \
@@ -96,6 +97,7 @@
   X(EOF)                                                                       \
   X(ALLOCATED)                                                                 \
   X(DIRECTORIES)                                                               \
+  X(LAST_OP)                                                                   \
   X(ARGV)                                                                      \
   X(ENV)                                                                       \
   X(CWD)                                                                       \
@@ -108,7 +110,8 @@
   X(LINK)                                                                      \
   X(DATA)                                                                      \
   X(ENTRY)                                                                     \
-  X(EVENT)
+  X(EVENT)                                                                     \
+  X(COMMAND)
 
 #define FRAMES_TYPE(name) PCO_WIRE_##name,
 #define FRAMES_TAG(name)  PCO_TAG_##name,
