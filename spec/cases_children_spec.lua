@@ -55,8 +55,8 @@ describe("children of the host:", function()
         end)
         print(io.read("l"))
       ]]):format(facades.module_name(P), backend.name))
-      local output, code = env.sh("bash -c 'exec timeout -k 5 60 lua5.4 "
-        .. path .. " < <(sleep 0.4; echo x)' 2>&1")
+      local output, code = env.sh(("bash -c 'exec timeout -k 5 %d lua5.4 %s "
+        .. "< <(sleep 0.4; echo x)' 2>&1"):format(env.patience(60), path))
       os.remove(path)
       assert.same({ "7\nx\n", 0 }, { output, code })
     end)

@@ -11,8 +11,8 @@ local nothing_left = leaks.frame()
 local function portico(rest, before)
   local program = assert(os.getenv("PORTICO_BIN"),
     "PORTICO_BIN is not set: run the tests by ./dev test")
-  return env.sh(("{ %s env --default-signal=INT timeout -k 5 60 %s %s; } 2>&1")
-    :format(before or "", env.quoted(program), rest))
+  return env.sh(("{ %s env --default-signal=INT timeout -k 5 %d %s %s; } 2>&1")
+    :format(before or "", env.patience(60), env.quoted(program), rest))
 end
 
 -- Runs it with a script in a file.

@@ -627,8 +627,8 @@ describe("install", function()
   local function run(program, code)
     local path = os.tmpname()
     env.write(path, code)
-    local output, status = env.sh("timeout 60 " .. program .. " " .. path
-      .. " 2>&1")
+    local output, status = env.sh(("timeout %d %s %s 2>&1"):format(
+      env.patience(60), program, path))
     os.remove(path)
     return output, status
   end

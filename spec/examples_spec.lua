@@ -110,8 +110,8 @@ local OWN_TESTS = { strangers_script = true, limits_and_mounts = true }
 -- Runs a program with an example; returns stdout, stderr and exit code.
 local function run(program, path, init)
   local errors_path = os.tmpname()
-  local output, code = env.sh(("LUA_INIT=%s timeout 60 %s %s 2>%s"):format(
-    env.quoted(init or ""), program, env.quoted(path),
+  local output, code = env.sh(("LUA_INIT=%s timeout %d %s %s 2>%s"):format(
+    env.quoted(init or ""), env.patience(60), program, env.quoted(path),
     env.quoted(errors_path)))
   local problems = env.read(errors_path)
   os.remove(errors_path)

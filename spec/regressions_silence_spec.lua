@@ -53,8 +53,8 @@ describe("when all is silent,", function()
         local path = ("%s/%s.%s"):format(dir, name, facade)
         env.write(path, ("local P = require(%q)\nlocal errors = P.errors\n")
           :format(facade) .. code)
-        commands[#commands + 1] = ("env --default-signal=INT timeout -k 5 60 "
-          .. "lua5.4 %s >%s.out 2>&1 &"):format(path, path)
+        commands[#commands + 1] = ("env --default-signal=INT timeout -k 5 %d "
+          .. "lua5.4 %s >%s.out 2>&1 &"):format(env.patience(60), path, path)
       end
     end
     local start = env.now()

@@ -35,8 +35,8 @@ local function with_closed(facade, backend, body)
   for i, closed in ipairs(CLOSED) do
     local path = dir .. "/" .. i
     local output, code = env.sh(
-      ("timeout -k 5 30 lua5.4 %s/script %s %s %s >/dev/null 2>&1 %s")
-        :format(dir, facade, backend, path, closed))
+      ("timeout -k 5 %d lua5.4 %s/script %s %s %s >/dev/null 2>&1 %s")
+        :format(env.patience(30), dir, facade, backend, path, closed))
     local said = env.read(path)
     if output ~= "" or code ~= 0 or said ~= "fine" then
       wrong[#wrong + 1] = ("with %s: %d: %s"):format(closed, code,
@@ -109,8 +109,8 @@ describe("a non-blocking stdout", function()
       ]]):format(facade))
       -- dd leaves its stdout, which the script gets, non-blocking.
       local output = env.sh(("{ dd if=/dev/null oflag=nonblock 2>/dev/null; "
-        .. "timeout -k 5 30 lua5.4 %s; echo $? >%s; } | { sleep 0.2; wc -c; }")
-        :format(path, path))
+        .. "timeout -k 5 %d lua5.4 %s; echo $? >%s; } | { sleep 0.2; wc -c; }")
+        :format(env.patience(30), path, path))
       assert.same({ 1000000, "0\n" }, { tonumber(output), env.read(path) })
       os.remove(path)
     end)

@@ -10,7 +10,8 @@ local nothing_left = leaks.frame()
 --   interrupt(seconds)  Ctrl-C, so much later
 --   compute()           makes garbage for ever
 local function run(code)
-  local output, status = env.sh("timeout 100 lua5.4 - 2>&1 <<'END'\n" .. [[
+  local output, status = env.sh("timeout " .. env.patience(100)
+    .. " lua5.4 - 2>&1 <<'END'\n" .. [[
     local portico, task = require("portico"), require("portico.task")
     local sync = require("portico.sync")
     local co = require("portico.coroutine")

@@ -11,9 +11,10 @@ local busted = env.sh("command -v busted"):match("%S+")
 
 -- Runs one spec file by a program; all its tests must pass.
 local function passes(program, spec, init)
-  local output, code = env.sh(("LUA_INIT_5_4=%s timeout 250 %s %s "
+  local output, code = env.sh(("LUA_INIT_5_4=%s timeout %d %s %s "
     .. "--ignore-lua -o TAP --verbose spec/%s_spec.lua 2>&1"):format(
-    env.quoted(init or ""), program, env.quoted(busted), spec))
+    env.quoted(init or ""), env.patience(250), program, env.quoted(busted),
+    spec))
   local failed = {}
   for line in output:gmatch("[^\n]+") do
     if line:find("^not ok") then

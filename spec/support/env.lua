@@ -108,10 +108,17 @@ function env.pgrep(argv)
   return found
 end
 
+-- A time that only what hangs takes, in whole seconds: with a sanitizer all
+-- takes longer, and spec/CMakeLists.txt says by how much.
+local SLOWER = tonumber(os.getenv("PORTICO_TEST_SLOWER") or 1)
+function env.patience(seconds)
+  return math.ceil(seconds * SLOWER)
+end
+
 -- Asks again and again until the function gives something true, or the time is
 -- over; returns what it gave last.
 function env.eventually(seconds, fn)
-  local deadline = env.now() + seconds
+  local deadline = env.now() + env.patience(seconds)
   local value = fn()
   while not value and env.now() < deadline do
     env.sh("sleep 0.02")
@@ -121,8 +128,8 @@ function env.eventually(seconds, fn)
 end
 
 -- Runs a script in a lua5.4 of its own, with both outputs together. `prefix`
--- is shell text before it ("ulimit -n 20; "); after `limit` seconds, 120 unless
--- given, it is killed. Returns output, code, seconds.
+-- is shell text before it ("ulimit -n 20; "); after `limit` seconds (patience),
+-- 120 unless given, it is killed. Returns output, code, seconds.
 function env.script(code, prefix, limit)
   local path = os.tmpname()
   env.write(path, code)
@@ -130,7 +137,7 @@ function env.script(code, prefix, limit)
   -- A shell starts background jobs with SIGINT ignored; scripts that test
   -- Ctrl-C must not inherit that from us.
   local output, status = env.sh((prefix or "")
-    .. "env --default-signal=INT timeout -k 5 " .. (limit or 120)
+    .. "env --default-signal=INT timeout -k 5 " .. env.patience(limit or 120)
     .. " lua5.4 " .. quoted(path)
     .. " 2>&1")
   os.remove(path)

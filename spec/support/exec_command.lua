@@ -25,8 +25,9 @@ function exec_command.sh(backend, script, ...)
   env.write(dir .. "/script", PRELUDE:format(backend.name, env.quoted(dir))
     .. script:format(...))
   local path = env.quoted(BIN:match("^(.*)/"))
-  local output, code = env.sh(("PATH=%s:$PATH timeout -k 5 300 sh %s "
-    .. "</dev/null 2>&1"):format(path, env.quoted(dir .. "/script")))
+  local output, code = env.sh(("PATH=%s:$PATH timeout -k 5 %d sh %s "
+    .. "</dev/null 2>&1"):format(path, env.patience(300),
+    env.quoted(dir .. "/script")))
   env.rmdir(dir)
   return output, code
 end

@@ -1,5 +1,6 @@
 -- What the specs of tasks share.
 
+local env = require("spec.support.env")
 local facades = require("spec.support.facades")
 local portico = require("portico")
 local task = require("portico.task")
@@ -11,7 +12,7 @@ local tasks = {}
 function tasks.inside(it, name, fn)
   it(name, function()
     local seconds = facades.timed(portico.run, fn)
-    assert(seconds < 30, seconds)
+    assert(seconds < env.patience(30), seconds)
   end)
 end
 
