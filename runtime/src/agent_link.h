@@ -8,8 +8,9 @@
  * may answer that request, or an open stream, if its type is of streams.
  * Reading takes a bounded amount a turn.  A link dies once: of an end of
  * stream, a broken frame, or a request that the agent had to answer at once and
- * did not.  Then the owner is told; it finds out why and closes the link, which
- * tells every pending request.  Everything is for the loop's thread.
+ * did not, though it had nothing else to do.  Then the owner is told; it finds
+ * out why and closes the link, which tells every pending request.  Everything
+ * is for the loop's thread.
  */
 #ifndef PCO_AGENT_LINK_H
 #define PCO_AGENT_LINK_H
@@ -31,7 +32,8 @@ struct pco__link_request {
   uint64_t id;
   uint16_t type; /* PCO_WIRE_SPAWN ... */
   pco__timer deadline;
-  bool overdue; /* the deadline has passed once */
+  uint64_t longest; /* when patience ends even with an agent that is busy */
+  bool overdue;     /* the deadline has passed once */
   /* Gets each frame of a type that may answer; the fields were checked for
    * format.  Returns 0, or -EPROTO to end the link.  After a final frame the
    * request is no longer the link's. */
@@ -87,7 +89,8 @@ size_t pco__link_queued(const pco__link *link);
 /* Calls call->fn once, when little waits to be sent or the link has died. */
 void pco__link_when_writable(pco__link *link, pco__call *call);
 /* A pending request must be answered within `after` ns and the agent's 30 s
- * more, or the link dies; an earlier deadline stays. */
+ * more, or the link dies; an earlier deadline stays.  An agent that gets on
+ * with other requests has those 30 s from the last frame, ten times at most. */
 void pco__link_expect(pco__link_request *r, uint64_t after);
 /* Takes back a request whose link is about to be closed. */
 void pco__link_forget(pco__link_request *r);

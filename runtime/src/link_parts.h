@@ -36,9 +36,10 @@ struct pco__link {
   pco__error *why;
   pco__call dead_call;
   bool dead_queued;
-  size_t n_pending; /* requests that wait for an answer */
-  pco__timer watch; /* while there are any */
-  bool heard;       /* something came since it was set */
+  size_t n_pending;  /* requests that wait for an answer */
+  pco__timer watch;  /* while there are any */
+  bool heard;        /* something came since it was set */
+  uint64_t heard_at; /* when the agent last got on with anything */
   pco__link_request ping;
   bool closed; /* by the owner: free when nothing is queued */
 };
@@ -89,6 +90,8 @@ void pco__link_tell_all(pco__link *link);
 
 /* Readies the deadline of a request that is made. */
 void pco__link_deadline_init(pco__link_request *r);
+/* A frame came of a request of that type. */
+void pco__link_heard(pco__link *link, uint16_t type);
 /* Somebody waits: the agent is watched. */
 void pco__link_watch(pco__link *link);
 

@@ -48,6 +48,7 @@ static int take_stream_frame(pco__link *link, const pco_wire_header *h,
   pco__link_stream *s = pco__link_stream_find(link, h->op);
   if (!s || h->n_fds || h->flags || pco_wire_check(payload, h->size) < 0)
     return -EPROTO;
+  pco__link_heard(link, h->type);
   return s->frame(s, h, payload);
 }
 
@@ -60,6 +61,7 @@ static int take_frame(pco__link *link, const pco_wire_header *h,
       pco_wire_check(payload, h->size) < 0)
     return -EPROTO;
   link->heard = true;
+  pco__link_heard(link, r->type);
   if (!(h->flags & PCO_WIRE_MORE))
     pco__link_drop(r);
   return r->frame(r, h, payload);

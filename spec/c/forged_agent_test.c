@@ -871,6 +871,68 @@ static void test_ping(void) {
   case_end("an agent that falls silent while a command runs");
 }
 
+/* Answers what the host asks until the op has ended; how often. */
+static int answer_all(box *b, pco__op *op) {
+  asked a;
+  int n = 0;
+  for (int i = 0; !op->completed; i++) {
+    if (box_peek(b, &a)) {
+      reply(b, a.h.op);
+      asked_free(&a);
+      n++;
+    }
+    wait_turn(i);
+  }
+  return n;
+}
+
+/* The agent answers other requests, now and then, but not this one; at most for
+ * `most` ns.  False once it was given up. */
+static bool is_busy(request *r, uint64_t most) {
+  for (uint64_t end = uv_hrtime() + most; uv_hrtime() < end;) {
+    pco__fs_op *o = fs_op(r->b, PCO__FS_MKDIR);
+    submit(&o->op, -1);
+    answer_all(r->b, &o->op);
+    bool good = !o->op.error;
+    end_op(&o->op, good ? 0 : PCO_EGONE);
+    if (!good)
+      return false;
+    wait_op(r->op, (int)(pco__link_patience / 4 / MS));
+  }
+  return true;
+}
+
+/* An agent with much to do has time, while it gets on. */
+static void test_busy(void) {
+  request r;
+  pco__link_patience = 400 * MS; /* a busy machine is no silent agent */
+  ask(&r, SPAWN, -1);
+  MUST(is_busy(&r, 3 * pco__link_patience));
+  say_started(r.b, r.id);
+  exit_fine(r.b, r.id);
+  finish(&r, 0, 0);
+  case_end("an agent that is busy with others for three times its patience");
+}
+
+static void test_busy_for_ever(void) {
+  request r;
+  pco__link_patience = 60 * MS;
+  ask(&r, SPAWN, -1);
+  MUST(!is_busy(&r, 60000 * MS));
+  finish(&r, PCO_EGONE, PCO_EGONE);
+  case_end("an agent that answers everything but this");
+}
+
+/* That it lives is no answer, nor that it gets on. */
+static void test_only_pings(void) {
+  request r;
+  pco__link_patience = 100 * MS;
+  ask(&r, SPAWN, -1);
+  MUST(answer_all(r.b, r.op) < 6); /* one is sent in 50 ms */
+  finish(&r, PCO_EGONE, PCO_EGONE);
+  case_end("an agent that answers nothing but PING");
+}
+
 /* The agent has to end a command that has a time limit. */
 static void test_limit_never(void) {
   box *b = box_new();
@@ -1081,6 +1143,9 @@ static void test_silences(void) {
   test_exit_never(true, "KILL is answered, EXIT never comes");
   test_limit_never();
   test_ping();
+  test_busy();
+  test_busy_for_ever();
+  test_only_pings();
   test_reads_nothing();
   pco__link_patience = 30000 * MS;
 }
