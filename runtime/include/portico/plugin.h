@@ -262,6 +262,14 @@ typedef struct pco_sandbox_result {
   /* Where commands start, absolute; NULL: "/".  The agent's word counts if
    * there is one. */
   const char *cwd;
+  /* What attach() finds of what create() was given.  Of create() only `expires`
+   * counts. */
+  const char *name;  /* or NULL */
+  const char *image; /* or NULL */
+  const pco_pair *labels;
+  size_t n_labels;
+  double created; /* seconds since 1970 */
+  double expires; /* the same; 0: never */
 } pco_sandbox_result;
 
 typedef struct pco_sandbox_info {
@@ -271,10 +279,18 @@ typedef struct pco_sandbox_info {
   const char *owner; /* "machine:pid" of who made it, or NULL */
   const pco_pair *labels;
   size_t n_labels;
-  double created; /* seconds since 1970, 0 if unknown */
-  double expires; /* 0: never or unknown */
+  double created;    /* seconds since 1970, 0 if unknown */
+  double expires;    /* 0: never or unknown */
+  const char *name;  /* as wished, or NULL */
+  const char *image; /* or NULL */
 } pco_sandbox_info;
-enum { PCO_STATE_UNKNOWN, PCO_STATE_RUNNING, PCO_STATE_PAUSED, PCO_STATE_DEAD };
+enum {
+  PCO_STATE_UNKNOWN,
+  PCO_STATE_RUNNING, /* somebody is attached to it, or made it */
+  PCO_STATE_PAUSED,
+  PCO_STATE_DEAD,
+  PCO_STATE_DETACHED /* it lives, and nobody is attached to it */
+};
 
 typedef struct pco_list_result {
   uint32_t struct_size;
@@ -489,7 +505,10 @@ typedef struct pco_backend_api {
 
   /* Makes a sandbox, all or nothing.  Mandatory.  pco_sandbox_result */
   int (*create)(pco_backend *b, const pco_create_opts *opts, pco_op *op);
-  /* Finds a sandbox that lives; UV_ENOENT if none has this id.
+  /* Takes over a sandbox that lives and was detached; UV_ENOENT if none has
+   * this id, UV_EBUSY (retryable) while somebody else is attached to it.
+   * Whatever becomes of the host from here on, the sandbox stays, until
+   * destroy().  An attach() that fails or is cancelled leaves it as it was.
    * pco_sandbox_result */
   int (*attach)(pco_backend *b, const char *id, pco_op *op);
   /* Those of all instances and, with PCO_CAP_ATTACH, of all processes.
@@ -506,7 +525,10 @@ typedef struct pco_backend_api {
    * no error, just nothing to do).  A handle of it stays valid and answers
    * PCO_EGONE.  No result. */
   int (*destroy_id)(pco_backend *b, const char *id, pco_op *op);
-  /* Frees s, leaves the sandbox running.  No result. */
+  /* Frees s, leaves the sandbox running: from here on it survives the host.
+   * Only of one that was made with PCO_CREATE_DETACHABLE or is attached.  When
+   * it fails nothing has changed: s is valid.  With an agent, the host closes
+   * the stream after it.  No result. */
   int (*detach)(pco_sandbox *s, pco_op *op);
   /* Why s ended, after its agent's stream did: out of memory, the launcher's
    * last words.  pco_error, with code 0 if nothing is known */
@@ -538,6 +560,11 @@ typedef struct pco_backend_api {
    * eof), its output is discarded and never holds it back.  Also after the
    * sandbox was destroyed; close() frees what was not released. */
   void (*release_process)(pco_process *p);
+
+  /* Removes what is left of sandboxes that could be detached and whose end
+   * nobody has tidied up after; what lives is not touched.  pco_list_result:
+   * what was removed, PCO_STATE_DEAD */
+  int (*reap)(pco_backend *b, pco_op *op);
 } pco_backend_api;
 
 /* All static, all mandatory. */
