@@ -363,7 +363,13 @@ enum {
   PCO_STDIO_TERMINAL, /* all three, or none */
   PCO_STDIO_CLOSED    /* reads, or writes, fail as if it were */
 };
-enum { PCO_SPAWN_FLAG_CLEAN_ENV = 1, PCO_SPAWN_FLAG_NO_ECHO = 2 };
+enum {
+  PCO_SPAWN_FLAG_CLEAN_ENV = 1,
+  PCO_SPAWN_FLAG_NO_ECHO = 2,
+  /* Once its EXIT was sent and its streams have ended nobody asks for it any
+   * more: no COMMAND tells of it. */
+  PCO_SPAWN_FLAG_FORGET = 4
+};
 enum { PCO_CLOSE_NOW = 1 };
 /* FLAGS of a COMMAND. */
 enum {
