@@ -94,6 +94,11 @@ void pco__link_fail(pco__link *link, pco__error *why) {
   pco__link_queue_dead(link);
 }
 
+void pco__link_hang_up(pco__link *link) {
+  link->dead = NULL;
+  pco__link_fail(link, NULL);
+}
+
 void pco__link_close(pco__link *link, pco__error *err) {
   /* What is queued (a SHUTDOWN) gets one chance; the end of the stream says
    * the same. */

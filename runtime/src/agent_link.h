@@ -92,6 +92,15 @@ void pco__link_when_writable(pco__link *link, pco__call *call);
  * more, or the link dies; an earlier deadline stays.  An agent that gets on
  * with other requests has those 30 s from the last frame, ten times at most. */
 void pco__link_expect(pco__link_request *r, uint64_t after);
+/* Request r was made by another host and is pending: its answers are r's. */
+void pco__link_request_await(pco__link *link, pco__link_request *r);
+/* The pending request of that number, or NULL. */
+pco__link_request *pco__link_find(pco__link *link, uint64_t id);
+/* Numbers up to `last` were used by other hosts. */
+void pco__link_go_on_after(pco__link *link, uint64_t last);
+/* Sends nothing and takes nothing any more; dead() is not called.  The owner
+ * closes the link in the same turn. */
+void pco__link_hang_up(pco__link *link);
 /* Takes back a request whose link is about to be closed. */
 void pco__link_forget(pco__link_request *r);
 /* Stops the clock of a request whose first answer came. */

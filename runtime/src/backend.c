@@ -238,6 +238,15 @@ void pco__backend_close(pco__backend *b, pco__op *op) {
   close_plugin(b);
 }
 
+void pco__backend_abandon(pco__backend *b) {
+  for (pco__node *n = b->sandboxes.next; n != &b->sandboxes;) {
+    pco__sandbox *sb = PCO_CONTAINER(n, pco__sandbox, node);
+    n = n->next;
+    pco__sandbox_abandon(sb);
+  }
+  pco__backend_close(b, NULL);
+}
+
 void pco__backend_sandbox_gone(pco__backend *b) {
   close_plugin(b);
 }
@@ -266,7 +275,7 @@ void pco__backend_close_all(pco__loop *loop) {
       pco__timer_start(loop, &limit, CLOSE_LIMIT_NS) < 0)
     return;
   for (pco__node *n = loop->backends.next; n != &loop->backends; n = n->next)
-    pco__backend_close(PCO_CONTAINER(n, pco__backend, node), NULL);
+    pco__backend_abandon(PCO_CONTAINER(n, pco__backend, node));
   while (!pco__list_empty(&loop->backends) && limit.index)
     uv_run(&loop->uv, UV_RUN_ONCE);
   pco__timer_stop(loop, &limit);

@@ -37,6 +37,8 @@ int pco__backend_open(pco__loop *loop, const pco_backend_info *info,
 /* Begins to close: sandboxes first, then the plugin's instance.  op (may be
  * NULL) completes when all is gone.  [loop] */
 void pco__backend_close(pco__backend *b, pco__op *op);
+/* The same when nobody asked for it: sandboxes that stay are left. */
+void pco__backend_abandon(pco__backend *b);
 /* Called by a sandbox that has ended: a closing backend may go on. */
 void pco__backend_sandbox_gone(pco__backend *b);
 /* Closes every backend of a loop and runs the loop until they are closed, at

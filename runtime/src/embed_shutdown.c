@@ -51,7 +51,7 @@ static void close_all(pco_runtime *rt) {
   for (pco__node *n = backends->next; n != backends;) {
     pco__backend *b = PCO_CONTAINER(n, pco__backend, node);
     n = n->next;
-    pco__backend_close(b, NULL);
+    pco__backend_abandon(b);
   }
   for (pco__node *n = portals->next; n != portals; n = n->next)
     pco__portal_stop(PCO_CONTAINER(n, pco__portal, node));

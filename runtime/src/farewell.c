@@ -37,9 +37,9 @@ static void on_loop(pco__call *call) {
   if (f->what.process)
     leave_process(&f->what);
   if (f->what.sandbox)
-    pco__sandbox_close(f->what.sandbox, NULL);
+    pco__sandbox_abandon(f->what.sandbox);
   if (f->what.backend)
-    pco__backend_close(f->what.backend, NULL);
+    pco__backend_abandon(f->what.backend);
   drop_references(&f->what);
   free(f);
 }

@@ -16,7 +16,7 @@ typedef struct pco__farewell {
     PCO__FAREWELL_READER,  /* only the claim of an iterator ends */
     PCO__FAREWELL_KILL
   } how;
-  pco__sandbox *sandbox; /* to close */
+  pco__sandbox *sandbox; /* to close, or to leave if it stays */
   pco__backend *backend; /* to close */
 } pco__farewell;
 

@@ -79,8 +79,6 @@ void pco__link_receive(pco__link *link);
 /* ---- who waits (link_pending.c) ------------------------------------------ */
 
 void pco__link_pending_init(pco__link *link);
-/* The pending request of that number, or NULL. */
-pco__link_request *pco__link_find(pco__link *link, uint64_t id);
 /* It is pending no longer. */
 void pco__link_drop(pco__link_request *r);
 /* The link is dead: whoever waits hears why. */

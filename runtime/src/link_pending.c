@@ -45,14 +45,23 @@ uint64_t pco__link_next(pco__link *link) {
   return ++link->next_id;
 }
 
-void pco__link_request_send(pco__link *link, pco__link_request *r,
-                            pco_wire_buf *frame, const int *fds, uint8_t n_fds,
-                            bool prompt) {
+void pco__link_go_on_after(pco__link *link, uint64_t last) {
+  if (link->next_id < last)
+    link->next_id = last;
+}
+
+void pco__link_request_await(pco__link *link, pco__link_request *r) {
   r->link = link;
   pco__link_deadline_init(r);
   pco__list_append(bucket(link, r->id), &r->node);
   link->n_pending++;
   pco__link_watch(link);
+}
+
+void pco__link_request_send(pco__link *link, pco__link_request *r,
+                            pco_wire_buf *frame, const int *fds, uint8_t n_fds,
+                            bool prompt) {
+  pco__link_request_await(link, r);
   if (link->fd < 0) {
     for (uint8_t i = 0; i < n_fds; i++)
       close(fds[i]);

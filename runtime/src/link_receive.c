@@ -30,7 +30,7 @@ static bool may_answer(uint16_t request, const pco_wire_header *h) {
   case PCO_WIRE_REPLY: /* to a reader: of what comes by a pipe */
     return request != PCO_WIRE_SPAWN &&
            (!more || request == PCO_WIRE_LIST || request == PCO_WIRE_WRITE ||
-            reads(request) ||
+            request == PCO_WIRE_COMMANDS || reads(request) ||
             (request >= PCO_WIRE_PACK && request <= PCO_WIRE_SURVEY));
   case PCO_WIRE_DATA:
     return reads(request);

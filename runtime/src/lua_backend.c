@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Core functions of Backend but for create: probe, list, destroy, close. */
+/* Core functions of Backend but for create: probe, list, destroy, reap,
+ * close. */
 #include "lua_sandbox.h"
 
 #include "lua_args.h"
@@ -46,6 +47,13 @@ static int backend_destroy(lua_State *L) {
   return pco__await(L, 4);
 }
 
+static int backend_reap(lua_State *L) {
+  pco__handle *h = pco__open_self(L, PCO__BACKEND, "backend.reap");
+  lua_settop(L, 2);
+  pco__new_backend_op(L, h, &pco__reap_class, 2);
+  return pco__await(L, 3);
+}
+
 static int backend_close(lua_State *L) {
   pco__handle *h = pco__self_to_close(L, PCO__BACKEND, "backend.close");
   lua_settop(L, 2);
@@ -80,7 +88,7 @@ int pco__push_probe(lua_State *L, pco__op *op) {
 }
 
 static const char *const state_names[] = {"unknown", "running", "paused",
-                                          "dead"};
+                                          "dead", "detached"};
 
 void pco__set_labels(lua_State *L, const pco_pair *labels, size_t n) {
   lua_createtable(L, 0, (int)n);
@@ -96,18 +104,33 @@ int pco__push_listed(lua_State *L, pco__op *op) {
   lua_Integer i = 0;
   lua_newtable(L);
   for (pco__listed *l = o->listed; l; l = l->next) {
-    lua_createtable(L, 0, 7);
+    lua_createtable(L, 0, 9);
     lua_pushstring(L, l->id);
     lua_setfield(L, -2, "id");
+    lua_pushstring(L, l->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, l->image);
+    lua_setfield(L, -2, "image");
     lua_pushstring(L, o->backend->info->id);
     lua_setfield(L, -2, "backend");
-    lua_pushstring(L, state_names[l->state < 4 ? l->state : 0]);
+    lua_pushstring(L, state_names[l->state < 5 ? l->state : 0]);
     lua_setfield(L, -2, "state");
     lua_pushstring(L, l->owner);
     lua_setfield(L, -2, "owner");
     pco__set_time(L, "created", l->created);
     pco__set_time(L, "expires", l->expires);
     pco__set_labels(L, l->labels, l->n_labels);
+    lua_rawseti(L, -2, ++i);
+  }
+  return 1;
+}
+
+int pco__push_reaped(lua_State *L, pco__op *op) {
+  pco__backend_op *o = PCO_CONTAINER(op, pco__backend_op, op);
+  lua_Integer i = 0;
+  lua_newtable(L);
+  for (pco__listed *l = o->listed; l; l = l->next) {
+    lua_pushstring(L, l->id);
     lua_rawseti(L, -2, ++i);
   }
   return 1;
@@ -131,8 +154,6 @@ int pco__push_true(lua_State *L, pco__op *op) {
 }
 
 const pco__core_function pco__backend_functions[] = {
-    {"backend_probe", backend_probe},
-    {"backend_list", backend_list},
-    {"backend_destroy", backend_destroy},
-    {"backend_close", backend_close},
-    {NULL, NULL}};
+    {"backend_probe", backend_probe},     {"backend_list", backend_list},
+    {"backend_destroy", backend_destroy}, {"backend_reap", backend_reap},
+    {"backend_close", backend_close},     {NULL, NULL}};

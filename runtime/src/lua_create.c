@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Core functions that make backends and sandboxes: open, sandbox, create.
+ * Core functions that make backends and sandboxes: open, sandbox, create,
+ * attach.
  *
  * In the sync facade each has a portal of its own unless one is passed; a guard
  * ends a fresh portal whatever fails in between.
@@ -31,6 +32,8 @@ static const char *const create_options[] = {"backend",
                                              "network",
                                              "mounts",
                                              "strict",
+                                             "detachable",
+                                             "ttl",
                                              "timeout",
                                              "portal",
                                              "allow_in_tasks",
@@ -376,6 +379,18 @@ static pco_pair *opt_pairs(lua_State *L, int options, const char *operation,
   return pairs;
 }
 
+/* Who ends with its program needs no end of its own. */
+static void parse_life(lua_State *L, int at, const char *name,
+                       pco_create_opts *c) {
+  if (pco__opt_boolean(L, at, name, "detachable", false))
+    c->flags |= PCO_CREATE_DETACHABLE;
+  c->ttl = (double)pco__opt_seconds(L, at, name, "ttl", 0, false) / 1e9;
+  if (c->ttl > 0 && !(c->flags & PCO_CREATE_DETACHABLE))
+    pco__bad_argument(L, name,
+                      "ttl is for a sandbox that may outlive this program: it "
+                      "needs detachable = true");
+}
+
 static void parse_create(lua_State *L, int at, const char *name,
                          pco__create_op *o) {
   pco__arena *a = &o->op.arena;
@@ -391,6 +406,7 @@ static void parse_create(lua_State *L, int at, const char *name,
   c->settings = opt_pairs(L, at, name, "settings", a, &c->n_settings);
   if (pco__opt_boolean(L, at, name, "strict", false))
     c->flags |= PCO_CREATE_STRICT;
+  parse_life(L, at, name, c);
   if (pco__opt_limits(L, at, name, false, &o->limits))
     c->limits = &o->limits;
   parse_mounts(L, at, name, o);
@@ -415,16 +431,32 @@ static void use_settings(lua_State *L, int backend, pco__create_op *o) {
   lua_replace(L, AT_SETTINGS);
 }
 
-/* Creates in the open Backend at 1; options are at 3.  In the async facade it
- * is the backend itself, in the sync one a further instance on the sandbox's
- * own portal. */
-static int create_in(lua_State *L, pco__handle *b, const pco__op_class *cls) {
+/* Makes the op of an attach in the Backend at 1; guard and options are in their
+ * places, as for create. */
+static pco__create_op *new_attach(lua_State *L, pco__loop *loop,
+                                  const char *id) {
+  const char *name = pco__attach_class.name;
+  pco__op *op =
+      pco__new_op(L, &pco__attach_class, sizeof(pco__create_op), loop);
+  pco__create_op *o = PCO_CONTAINER(op, pco__create_op, op);
+  o->attach_id = pco__arena_string(&op->arena, id);
+  pco__check_arena(L, name, &op->arena);
+  op->timeout = pco__opt_seconds(L, AT_OPTIONS, name, "timeout", -1, true);
+  return o;
+}
+
+/* Creates in the open Backend at 1, or attaches; options are at 3.  In the
+ * async facade it is the backend itself, in the sync one a further instance on
+ * the sandbox's own portal. */
+static int make_in(lua_State *L, pco__handle *b, const pco__op_class *cls,
+                   const char *attach_id) {
   if (!b->sync)
     pco__check_wait(L, cls);
   guard *g = push_guard(L);
   pco__loop *loop = b->sync ? choose_loop(L, AT_OPTIONS, cls->name) : b->loop;
   guard_portal(g, loop);
-  pco__create_op *o = new_create(L, cls, loop);
+  pco__create_op *o =
+      attach_id ? new_attach(L, loop, attach_id) : new_create(L, cls, loop);
   if (loop == b->loop) {
     pco__backend_ref(b->backend);
     o->backend = b->backend;
@@ -443,7 +475,20 @@ static int backend_create(lua_State *L) {
   lua_pushnil(L);
   lua_insert(L, AT_SETTINGS);
   pco__check_options(L, AT_OPTIONS, name, CREATE_OPTIONS);
-  return create_in(L, h, &pco__create_class);
+  return make_in(L, h, &pco__create_class, NULL);
+}
+
+/* core.backend_attach(self, id, options): the id stays at AT_SETTINGS until the
+ * op has it. */
+static int backend_attach(lua_State *L) {
+  static const char *const known[] = {"timeout", "portal", "allow_in_tasks",
+                                      NULL};
+  const char *name = pco__attach_class.name;
+  pco__handle *h = pco__open_self(L, PCO__BACKEND, name);
+  lua_settop(L, 3);
+  check_name(L, 2, name, "the sandbox's id");
+  pco__check_options(L, AT_OPTIONS, name, known);
+  return make_in(L, h, &pco__attach_class, lua_tostring(L, 2));
 }
 
 /* core.sandbox(options): 1 is the backend's name or object from then on. */
@@ -467,7 +512,7 @@ static int core_sandbox(lua_State *L) {
       pco__bad_argument(L, name,
                         "backend_settings belong to a backend's name; this "
                         "backend is open already");
-    return create_in(L, b, &pco__sandbox_class);
+    return make_in(L, b, &pco__sandbox_class, NULL);
   }
   check_name(L, 1, name, "backend");
   if (pco__get_option(L, AT_OPTIONS, "backend_settings"))
@@ -490,4 +535,5 @@ const pco__core_function pco__create_functions[] = {
     {"open", core_open},
     {"sandbox", core_sandbox},
     {"backend_create", backend_create},
+    {"backend_attach", backend_attach},
     {NULL, NULL}};

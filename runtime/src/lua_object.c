@@ -71,13 +71,17 @@ static void leave(pco__handle *h) {
 static void warn_unclosed(lua_State *L, const pco__handle *h) {
   if (h->kind != PCO__SANDBOX || h->closed)
     return;
+  bool stays = h->sandbox->stays;
   pco__log_write(&h->lua->runtime.log, PCO_LOG_WARNING,
-                 "sandbox %s was not closed; it is closed now that it was "
-                 "collected",
+                 stays ? "sandbox %s was neither detached nor closed; it is "
+                         "left running now that it was collected"
+                       : "sandbox %s was not closed; it is closed now that it "
+                         "was collected",
                  h->sandbox->id);
   lua_warning(L, "portico: sandbox ", 1);
   lua_warning(L, h->sandbox->id, 1);
-  lua_warning(L, " was not closed", 0);
+  lua_warning(L, stays ? " was neither detached nor closed" : " was not closed",
+              0);
 }
 
 static void let_go(lua_State *L, pco__handle *h) {

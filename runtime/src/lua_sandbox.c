@@ -230,6 +230,18 @@ static int sandbox_info(lua_State *L) {
   return pco__await(L, 3);
 }
 
+/* The Sandbox at 1, and the Backend that shares its fate. */
+static void mark_closed(lua_State *L, const pco__handle *h) {
+  pco__mark_closed(L, 1);
+  if (!h->owns_backend)
+    return;
+  lua_getfield(L, 1, "backend");
+  pco__handle *b = pco__handle_at(L, -1);
+  if (b && b->shared)
+    pco__mark_closed(L, -1);
+  lua_pop(L, 1);
+}
+
 static int sandbox_close(lua_State *L) {
   pco__handle *h = pco__self_to_close(L, PCO__SANDBOX, "sandbox.close");
   lua_settop(L, 2);
@@ -241,15 +253,28 @@ static int sandbox_close(lua_State *L) {
   pco__sandbox_ref(h->sandbox);
   o->sandbox = h->sandbox;
   o->with_backend = h->owns_backend;
-  pco__mark_closed(L, 1);
-  if (h->owns_backend) {
-    lua_getfield(L, 1, "backend");
-    pco__handle *b = pco__handle_at(L, -1);
-    if (b && b->shared)
-      pco__mark_closed(L, -1);
-    lua_pop(L, 1);
-  }
+  mark_closed(L, h);
   return pco__await(L, 3);
+}
+
+/* The handle is closed once the sandbox is left, not before. */
+static int sandbox_detach(lua_State *L) {
+  pco__handle *h = pco__open_self(L, PCO__SANDBOX, "sandbox.detach");
+  lua_settop(L, 2);
+  pco__backend_op *o = pco__new_backend_op(L, h, &pco__detach_class, 2);
+  pco__sandbox_ref(h->sandbox);
+  o->sandbox = h->sandbox;
+  o->with_backend = h->owns_backend;
+  return pco__await(L, 3);
+}
+
+int pco__push_detached(lua_State *L, pco__op *op) {
+  pco__backend_op *o = PCO_CONTAINER(op, pco__backend_op, op);
+  lua_pushstring(L, o->sandbox->id);
+  mark_closed(L, pco__handle_at(L, 1));
+  pco__push_true(L, op);
+  lua_pop(L, 1);
+  return 1;
 }
 
 static void push_seen(lua_State *L, const pco__seen_process *seen) {
@@ -282,15 +307,16 @@ int pco__push_found_process(lua_State *L, pco__op *op) {
 }
 
 static const char *sandbox_state(int state) {
-  return state == PCO__SANDBOX_RUNNING ? "running"
-         : state == PCO__SANDBOX_DEAD  ? "dead"
-                                       : "closed";
+  return state == PCO__SANDBOX_RUNNING || state == PCO__SANDBOX_DETACHING
+             ? "running"
+         : state == PCO__SANDBOX_DEAD ? "dead"
+                                      : "closed";
 }
 
 int pco__push_info(lua_State *L, pco__op *op) {
   pco__look_op *o = PCO_CONTAINER(op, pco__look_op, op);
   const pco__sandbox *sb = o->sandbox;
-  lua_createtable(L, 0, 9);
+  lua_createtable(L, 0, 10);
   lua_pushstring(L, sb->id);
   lua_setfield(L, -2, "id");
   lua_pushstring(L, sb->name);
@@ -302,6 +328,7 @@ int pco__push_info(lua_State *L, pco__op *op) {
   lua_pushstring(L, sandbox_state(o->state));
   lua_setfield(L, -2, "state");
   pco__set_time(L, "created", sb->created);
+  pco__set_time(L, "expires", sb->expires);
   pco__set_labels(L, sb->labels, sb->n_labels);
   if (sb->pid > 0) {
     lua_pushinteger(L, sb->pid);
@@ -317,5 +344,6 @@ const pco__core_function pco__sandbox_functions[] = {
     {"sandbox_processes", sandbox_processes},
     {"sandbox_process", sandbox_process},
     {"sandbox_info", sandbox_info},
+    {"sandbox_detach", sandbox_detach},
     {"sandbox_close", sandbox_close},
     {NULL, NULL}};

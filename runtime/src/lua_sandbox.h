@@ -18,6 +18,8 @@ int pco__push_opened(lua_State *L, pco__op *op);
 int pco__push_created(lua_State *L, pco__op *op);
 int pco__push_probe(lua_State *L, pco__op *op);
 int pco__push_listed(lua_State *L, pco__op *op);
+int pco__push_reaped(lua_State *L, pco__op *op);
+int pco__push_detached(lua_State *L, pco__op *op);
 int pco__push_acted(lua_State *L, pco__op *op);
 int pco__push_true(lua_State *L, pco__op *op);
 int pco__push_processes(lua_State *L, pco__op *op);

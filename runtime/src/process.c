@@ -73,8 +73,8 @@ static void init_lists(pco__process *p) {
   p->patience.fn = on_patience;
 }
 
-pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
-                                 pco__exec *exec, pco__op *op) {
+/* One without anything of its own yet; a reference of the caller's. */
+static pco__process *new_process(pco__sandbox *sb, size_t max_output) {
   pco__process *p = calloc(1, sizeof *p);
   if (!p)
     return NULL;
@@ -82,6 +82,22 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   pco__sandbox_ref(sb);
   p->sandbox = sb;
   p->loop = sb->loop;
+  p->driver =
+      sb->link ? &pco__process_agent_driver : &pco__process_plugin_driver;
+  p->pid = -1;
+  atomic_init(&p->refs, 1);
+  for (uint8_t i = 0; i < 2; i++) {
+    pco__stream_init(&p->streams[i], p, i);
+    pco__capture_init(&p->captures[i], max_output);
+  }
+  return p;
+}
+
+pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
+                                 pco__exec *exec, pco__op *op) {
+  pco__process *p = new_process(sb, opts->max_output);
+  if (!p)
+    return NULL;
   p->exec = exec;
   p->spawn_op = op;
   p->spawned = !exec;
@@ -92,24 +108,39 @@ pco__process *pco__process_spawn(pco__sandbox *sb, const pco__spawn_opts *opts,
   p->terminal = opts->terminal;
   p->grace = opts->grace;
   p->drain = opts->drain;
-  p->pid = -1;
   p->started_at = pco__now_seconds();
-  atomic_init(&p->refs, 1);
-  for (uint8_t i = 0; i < 2; i++) {
-    pco__stream_init(&p->streams[i], p, i);
-    pco__capture_init(&p->captures[i], opts->max_output);
-  }
   if (copy_argv(p, opts->argv) < 0) {
     pco__process_unref(p);
     return NULL;
   }
   if (exec)
     exec->process = p; /* the caller's reference */
-  p->driver =
-      sb->link ? &pco__process_agent_driver : &pco__process_plugin_driver;
   pco__process_ref(p); /* the loop's */
   pco__list_append(&sb->processes, &p->node);
   p->driver->spawn(p, opts);
+  return p;
+}
+
+pco__process *pco__process_found(pco__sandbox *sb, char **argv, int64_t pid,
+                                 double started_at, const pco__exit *ended) {
+  pco__process *p = new_process(sb, PCO__DEFAULT_MAX_OUTPUT);
+  if (!p)
+    return NULL;
+  p->started = p->spawned = p->had_stdin = true;
+  p->pid = pid;
+  p->started_at = started_at;
+  p->grace = PCO__DEFAULT_GRACE_NS;
+  p->drain = PCO__DEFAULT_DRAIN_NS;
+  if (ended) {
+    p->has_exit = true;
+    p->exit = *ended;
+    p->nth_exit = ++sb->n_exits;
+  }
+  if (copy_argv(p, argv) < 0) {
+    pco__process_unref(p);
+    return NULL;
+  }
+  pco__list_append(&sb->processes, &p->node);
   return p;
 }
 
@@ -120,7 +151,7 @@ static void retire(pco__process *p) {
     return;
   pco__list_remove(&p->node);
   p->driver->release(p);
-  if (p->spawned && p->has_exit && p->sandbox->state == PCO__SANDBOX_RUNNING)
+  if (p->spawned && p->has_exit && pco__sandbox_lives(p->sandbox))
     pco__departed_keep(p);
   else
     pco__process_unref(p);
@@ -359,7 +390,8 @@ void pco__process_update(pco__process *p) {
     pco__stream_flow(&p->streams[i], on);
   set_drain_clock(p);
   serve(p);
-  if (p->released && pco__process_ended(p) && p->kills == 0)
+  if ((p->released || p->handles == 0) && pco__process_ended(p) &&
+      p->kills == 0)
     retire(p);
   pco__process_unref(p);
 }
@@ -537,8 +569,7 @@ static bool is_left_alone(const pco__process *p) {
   return p->started && !p->has_exit && !p->error && !p->exec && p->kills == 0 &&
          !p->reader && !p->reader_open && !p->input.busy &&
          pco__list_empty(&p->waiters) && pco__list_empty(&p->lookers) &&
-         pco__list_empty(&p->killers) &&
-         p->sandbox->state == PCO__SANDBOX_RUNNING;
+         pco__list_empty(&p->killers) && pco__sandbox_lives(p->sandbox);
 }
 
 void pco__process_release(pco__process *p) {

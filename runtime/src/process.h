@@ -12,6 +12,7 @@
  *   the captures (exec, wait): head and tail, never held back
  *   nowhere      (the handle was dropped): never held back.  An agent keeps the
  *                newest of it for the next handle, else it is thrown away
+ *   the agent    (it was started by another host, and has no handle yet)
  *   else nobody reads it: the process is held back by its pipe
  *
  * It is finished when the first process has ended and every stream has: by its
@@ -185,6 +186,12 @@ void pco__process_ref(pco__process *p);
 void pco__process_unref(pco__process *p);
 
 /* ---- for drivers --------------------------------------------------------- */
+
+/* Makes one that another host has started: it is in its sandbox's list, and
+ * only the loop holds it.  argv is copied; `ended` is NULL while it runs.  NULL
+ * without memory. */
+pco__process *pco__process_found(pco__sandbox *sb, char **argv, int64_t pid,
+                                 double started_at, const pco__exit *ended);
 
 void pco__process_started(pco__process *p, int64_t pid);
 /* It could not be started; takes err. */

@@ -5,8 +5,9 @@
  * The host makes the pipes and sends the child's ends with the SPAWN frame, so
  * that bytes never pass through the agent; but for a terminal's, whose master
  * stays with the agent (stream_relay.h): whoever else holds one could make the
- * host's read of it block.  A command is named by the number of its SPAWN; that
- * request stays pending until EXIT.
+ * host's read of it block; and in a sandbox that may be detached, so that the
+ * agent has what is written when nobody is there.  A command is named by the
+ * number of its SPAWN; that request stays pending until EXIT.
  */
 #include "process_agent.h"
 
@@ -50,16 +51,15 @@ int pco__agent_survivors(const pco_wire_header *h, const uint8_t *payload,
   return n;
 }
 
-static int on_exit_frame(pco__process *p, const pco_wire_header *h,
-                         const uint8_t *payload) {
+int pco__agent_exit(const pco_wire_header *h, const uint8_t *payload,
+                    pco__exit *out) {
   uint64_t code;
   uint64_t signal = 0;
   uint64_t reason;
   uint64_t duration = 0;
   uint64_t limit = PCO_LIMIT_NONE;
   pco__exit x = {0};
-  if (!p->started ||
-      pco__field_number(h, payload, PCO_TAG_CODE, 255, &code) != 1 ||
+  if (pco__field_number(h, payload, PCO_TAG_CODE, 255, &code) != 1 ||
       pco__field_number(h, payload, PCO_TAG_REASON, PCO_REASON_OOM, &reason) !=
           1 ||
       pco__field_number(h, payload, PCO_TAG_LIMIT, PCO_LIMIT_PIDS, &limit) <
@@ -78,8 +78,17 @@ static int on_exit_frame(pco__process *p, const pco_wire_header *h,
   x.reason = (int)reason;
   x.limit = (int)limit;
   x.duration = duration;
-  pco__process_exited(p, &x);
+  *out = x;
   return 0;
+}
+
+static int on_exit_frame(pco__process *p, const pco_wire_header *h,
+                         const uint8_t *payload) {
+  pco__exit x;
+  int rc = p->started ? pco__agent_exit(h, payload, &x) : -EPROTO;
+  if (rc == 0)
+    pco__process_exited(p, &x);
+  return rc;
 }
 
 static int on_error_frame(pco__process *p, const pco_wire_header *h,

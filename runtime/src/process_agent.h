@@ -2,8 +2,8 @@
 /*
  * What the files of the agent's driver tell each other: process_agent.c has
  * the driver and the frames that come, process_agent_spawn.c the start,
- * process_agent_stdin.c the input, process_agent_command.c the requests that
- * name a command.
+ * process_agent_found.c what is found running, process_agent_stdin.c the input,
+ * process_agent_command.c the requests that name a command.
  */
 #ifndef PCO_PROCESS_AGENT_H
 #define PCO_PROCESS_AGENT_H
@@ -24,14 +24,37 @@ typedef struct pco__agent_process {
   pco__relay *relay;    /* the link's; NULL: nothing is relayed */
 } pco__agent_process;
 
+/* What the agent of a sandbox that is taken over has told of its commands so
+ * far. */
+typedef struct pco__found {
+  uint64_t most_target; /* the last number that was used */
+  uint64_t last_target; /* they come in order */
+  size_t count;
+  size_t bytes; /* of their arguments, kept */
+} pco__found;
+
+/* Reads how a command ended: 0 or -EPROTO. */
+int pco__agent_exit(const pco_wire_header *h, const uint8_t *payload,
+                    pco__exit *out);
 /* Reads the SURVIVOR fields; their number, or -EPROTO. */
 int pco__agent_survivors(const pco_wire_header *h, const uint8_t *payload,
                          int64_t out[PCO__MAX_SURVIVORS]);
+
+/* Of the SPAWN of that number, which is not sent yet; NULL without memory. */
+pco__agent_process *pco__agent_process_new(pco__process *p, uint64_t target);
 
 /* Frames that answer a SPAWN; for its request. */
 int pco__agent_on_frame(pco__link_request *r, const pco_wire_header *h,
                         const uint8_t *payload);
 void pco__agent_on_lost(pco__link_request *r, const pco__error *err);
+
+/* ---- commands of other hosts (process_agent_found.c) ----------------------
+ */
+
+/* Makes a process of the fields of a COMMAND, whose size h has: 0, UV_ENOMEM or
+ * -EPROTO. */
+int pco__agent_found(pco__sandbox *sb, pco__found *found,
+                     const pco_wire_header *h, const uint8_t *payload);
 
 /* ---- stdin (process_agent_stdin.c) --------------------------------------- */
 

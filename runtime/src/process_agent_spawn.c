@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Starting a command by an agent: the host makes the pipes and sends the
- * child's ends with the SPAWN frame.
+ * child's ends with the SPAWN frame, or asks the agent to make and relay them.
  */
 #include "process_agent.h"
 
@@ -44,10 +44,11 @@ static int make_pipe(ends *e, int i, bool foreign) {
   return 0;
 }
 
-static int make_pipes(ends *e, const pco__spawn_opts *opts, bool foreign) {
+static int make_pipes(ends *e, const pco__spawn_opts *opts, unsigned relayed,
+                      bool foreign) {
   for (int i = 0; i < 3; i++)
     e->child[i] = e->ours[i] = -1;
-  if (opts->terminal)
+  if (opts->terminal || relayed)
     return 0;
   int rc = opts->in == PCO__PIPE ? make_pipe(e, 0, foreign) : 0;
   if (rc == 0 && opts->out == PCO__PIPE)
@@ -72,26 +73,42 @@ static void encode_limits(pco_wire_buf *b, const pco_limits *l) {
     pco_wire_number(b, PCO_TAG_LIMIT_OPEN_FILES, l->open_files);
 }
 
-static uint64_t stdio_of(const pco__spawn_opts *opts, int mode) {
+/* What the agent is to relay, beside a terminal; PCO__RELAY_*. */
+static unsigned relayed_streams(const pco__process *p,
+                                const pco__spawn_opts *opts) {
+  if (!p->sandbox->detachable || opts->terminal)
+    return 0;
+  return (opts->in == PCO__PIPE ? PCO__RELAY_IN : 0) |
+         (opts->out == PCO__PIPE ? PCO__RELAY_OUT : 0) |
+         (opts->err == PCO__PIPE ? PCO__RELAY_ERR : 0);
+}
+
+static uint64_t flags_of(const pco__process *p, const pco__spawn_opts *opts) {
+  return (opts->clean_env ? PCO_SPAWN_FLAG_CLEAN_ENV : 0) |
+         (opts->terminal && !opts->echo ? PCO_SPAWN_FLAG_NO_ECHO : 0) |
+         (p->sandbox->detachable && p->exec ? PCO_SPAWN_FLAG_FORGET : 0);
+}
+
+static uint64_t stdio_of(const pco__spawn_opts *opts, int mode, bool relayed) {
   static const uint8_t by_mode[] = {[PCO__PIPE] = PCO_STDIO_FD,
                                     [PCO__NULL] = PCO_STDIO_NULL,
                                     [PCO__CLOSED] = PCO_STDIO_CLOSED,
                                     [PCO__MERGE] = PCO_STDIO_MERGE};
-  return opts->terminal ? PCO_STDIO_TERMINAL : by_mode[mode];
+  return opts->terminal ? PCO_STDIO_TERMINAL
+         : relayed      ? PCO_STDIO_RELAY
+                        : by_mode[mode];
 }
 
-static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts) {
-  pco_wire_begin(b, PCO_WIRE_SPAWN, 0, id);
+static void encode(pco_wire_buf *b, const pco__process *p,
+                   const pco__spawn_opts *opts, unsigned relayed) {
+  pco_wire_begin(b, PCO_WIRE_SPAWN, 0, p->agent->target);
   for (char **s = opts->argv; *s; s++)
     pco_wire_string(b, PCO_TAG_ARGV, *s);
   for (char **s = opts->env; s && *s; s++)
     pco_wire_string(b, PCO_TAG_ENV, *s);
   if (opts->cwd)
     pco_wire_string(b, PCO_TAG_CWD, opts->cwd);
-  pco_wire_number(
-      b, PCO_TAG_FLAGS,
-      (opts->clean_env ? PCO_SPAWN_FLAG_CLEAN_ENV : 0) |
-          (opts->terminal && !opts->echo ? PCO_SPAWN_FLAG_NO_ECHO : 0));
+  pco_wire_number(b, PCO_TAG_FLAGS, flags_of(p, opts));
   if (opts->timeout)
     pco_wire_number(b, PCO_TAG_TIMEOUT, opts->timeout);
   pco_wire_number(b, PCO_TAG_GRACE, opts->grace);
@@ -101,9 +118,12 @@ static void encode(pco_wire_buf *b, uint64_t id, const pco__spawn_opts *opts) {
     pco_wire_number(b, PCO_TAG_COLS, opts->cols);
     pco_wire_number(b, PCO_TAG_ROWS, opts->rows);
   }
-  pco_wire_number(b, PCO_TAG_STDIO, stdio_of(opts, opts->in));
-  pco_wire_number(b, PCO_TAG_STDIO, stdio_of(opts, opts->out));
-  pco_wire_number(b, PCO_TAG_STDIO, stdio_of(opts, opts->err));
+  pco_wire_number(b, PCO_TAG_STDIO,
+                  stdio_of(opts, opts->in, relayed & PCO__RELAY_IN));
+  pco_wire_number(b, PCO_TAG_STDIO,
+                  stdio_of(opts, opts->out, relayed & PCO__RELAY_OUT));
+  pco_wire_number(b, PCO_TAG_STDIO,
+                  stdio_of(opts, opts->err, relayed & PCO__RELAY_ERR));
 }
 
 /* ---- what goes wrong ----------------------------------------------------- */
@@ -139,12 +159,15 @@ static int end_frame(pco_wire_buf *b) {
 /* ---- the start ----------------------------------------------------------- */
 
 /* Hands our ends to their owners, or makes a relay; false without memory. */
-static bool open_ours(pco__process *p, const pco__spawn_opts *opts, ends *e) {
+static bool open_ours(pco__process *p, const pco__spawn_opts *opts, ends *e,
+                      unsigned relayed) {
   pco__agent_process *a = p->agent;
   pco__agent_stdin_open(p, e->ours[0]);
-  if (opts->terminal) {
-    a->relay = pco__relay_open(p->sandbox->link, a->target, p,
-                               PCO__RELAY_IN | PCO__RELAY_OUT, true);
+  if (opts->terminal)
+    relayed = PCO__RELAY_IN | PCO__RELAY_OUT;
+  if (relayed) {
+    a->relay = pco__relay_open(p->sandbox->link, a->target, p, relayed,
+                               opts->terminal);
     return a->relay != NULL;
   }
   for (int i = 1; i < 3; i++)
@@ -155,13 +178,13 @@ static bool open_ours(pco__process *p, const pco__spawn_opts *opts, ends *e) {
   return true;
 }
 
-static pco__agent_process *create(pco__process *p) {
+pco__agent_process *pco__agent_process_new(pco__process *p, uint64_t target) {
   pco__agent_process *a = calloc(1, sizeof *a);
   if (!a)
     return NULL;
   a->in_fd = -1;
   a->process = p;
-  a->target = pco__link_next(p->sandbox->link);
+  a->target = target;
   pco__list_init(&a->spawn.node);
   a->spawn.id = a->target;
   a->spawn.type = PCO_WIRE_SPAWN;
@@ -189,19 +212,20 @@ static void send_spawn(pco__process *p, const pco__spawn_opts *opts,
 void pco__agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
   ends e;
   pco_wire_buf frame = {0};
-  p->agent = create(p);
+  p->agent = pco__agent_process_new(p, pco__link_next(p->sandbox->link));
   if (!p->agent) {
     fail(p, UV_ENOMEM, "starting the command");
     return;
   }
-  int rc = make_pipes(&e, opts, p->sandbox->foreign);
+  unsigned relayed = relayed_streams(p, opts);
+  int rc = make_pipes(&e, opts, relayed, p->sandbox->foreign);
   if (rc < 0) {
     fail(p, rc, "making the command's pipes");
     return;
   }
-  encode(&frame, p->agent->target, opts);
+  encode(&frame, p, opts, relayed);
   rc = end_frame(&frame);
-  if (rc == 0 && !open_ours(p, opts, &e))
+  if (rc == 0 && !open_ours(p, opts, &e, relayed))
     rc = UV_ENOMEM;
   if (rc == 0) {
     send_spawn(p, opts, &frame, &e);

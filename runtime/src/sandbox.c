@@ -6,7 +6,7 @@
  * the plugin is told to destroy it before the op completes, and the first error
  * is the one that comes out.
  */
-#include "sandbox.h"
+#include "sandbox_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,23 +19,6 @@
 #include "runtime.h"
 
 #define DEATH_NS UINT64_C(2000000000) /* for a plugin to say why */
-
-struct pco__sandbox_calls {
-  pco_op create;
-  pco_op destroy;
-  pco_op death;
-  pco__link_request hello;
-  pco__sandbox *sandbox;
-  int agent_fd;
-  uint32_t flags;
-  pco__error *failure; /* creation: what to tell when all is undone */
-  pco__sandbox **out;  /* creation: where the op wants it */
-  pco__timer death_timer;
-  pco__error *why_dead; /* of the link, until the plugin was asked */
-  pco__error *told;     /* what the plugin said then */
-  bool destroying;      /* the plugin's destroy() runs */
-  pco__error *left;     /* of a dead one: what its destroy() left behind */
-};
 
 /* ---- references and fields ----------------------------------------------- */
 
@@ -71,20 +54,26 @@ static char *dup_or_null(const char *s) {
   return s ? strdup(s) : NULL;
 }
 
+int pco__sandbox_set_labels(pco__sandbox *sb, const pco_pair *labels,
+                            size_t n) {
+  if (n == 0)
+    return 0;
+  sb->labels = calloc(n, sizeof *sb->labels);
+  if (!sb->labels)
+    return UV_ENOMEM;
+  sb->n_labels = n;
+  for (size_t i = 0; i < n; i++) {
+    sb->labels[i].key = strdup(labels[i].key);
+    sb->labels[i].value = strdup(labels[i].value);
+  }
+  return 0;
+}
+
 static int copy_opts(pco__sandbox *sb, const pco_create_opts *opts) {
   sb->name = dup_or_null(opts->name);
   sb->image = dup_or_null(opts->image);
-  if (opts->n_labels == 0)
-    return 0;
-  sb->labels = calloc(opts->n_labels, sizeof *sb->labels);
-  if (!sb->labels)
-    return UV_ENOMEM;
-  sb->n_labels = opts->n_labels;
-  for (size_t i = 0; i < opts->n_labels; i++) {
-    sb->labels[i].key = strdup(opts->labels[i].key);
-    sb->labels[i].value = strdup(opts->labels[i].value);
-  }
-  return 0;
+  sb->detachable = (opts->flags & PCO_CREATE_DETACHABLE) != 0;
+  return pco__sandbox_set_labels(sb, opts->labels, opts->n_labels);
 }
 
 pco__error *pco__sandbox_check(const pco__sandbox *sb) {
@@ -93,6 +82,9 @@ pco__error *pco__sandbox_check(const pco__sandbox *sb) {
     return NULL;
   case PCO__SANDBOX_DEAD:
     return pco__error_copy(sb->death);
+  case PCO__SANDBOX_DETACHING:
+    return pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                          "the sandbox is being detached");
   default:
     return pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
                           "the sandbox is closed");
@@ -206,12 +198,16 @@ static void on_destroyed(pco_op *op, pco__error *err) {
     err = c->left;
     c->left = NULL;
   }
-  if (sb->n_holds > 0) {
-    sb->destroyed = true;
-    c->left = err;
+  pco__sandbox_end(sb, err);
+}
+
+void pco__sandbox_end(pco__sandbox *sb, pco__error *err) {
+  if (sb->n_holds == 0) {
+    become_closed(sb, err);
     return;
   }
-  become_closed(sb, err);
+  sb->destroyed = true;
+  sb->calls->left = err;
 }
 
 void pco__sandbox_hold(pco__sandbox *sb) {
@@ -227,7 +223,8 @@ void pco__sandbox_let_go(pco__sandbox *sb) {
   sb->destroyed = false;
   become_closed(sb, err);
 }
-static void destroy(pco__sandbox *sb) {
+
+void pco__sandbox_destroy(pco__sandbox *sb) {
   pco_op *op = &sb->calls->destroy;
   if (sb->calls->destroying)
     return;
@@ -256,6 +253,31 @@ static void cancel_ops(pco__sandbox *sb) {
   }
 }
 
+void pco__sandbox_part(pco__sandbox *sb, const char *text) {
+  pco__error *err =
+      pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL, "%s", text);
+  if (sb->link)
+    pco__link_hang_up(sb->link);
+  forget_death(sb);
+  cancel_ops(sb);
+  tell_processes(sb, err);
+  retire_processes(sb);
+  close_link(sb, err);
+}
+
+void pco__sandbox_begin_close(pco__sandbox *sb) {
+  sb->state = PCO__SANDBOX_CLOSING;
+  forget_death(sb);
+  pco__error *err = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                                   "the sandbox was closed meanwhile");
+  cancel_ops(sb);
+  tell_processes(sb, err);
+  retire_processes(sb);
+  send_shutdown(sb);
+  close_link(sb, err);
+  pco__sandbox_destroy(sb);
+}
+
 void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
   if (sb->state == PCO__SANDBOX_CLOSED) {
     if (op)
@@ -268,18 +290,19 @@ void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
     pco__sandbox_create_cancel(sb);
     return;
   }
-  if (sb->state == PCO__SANDBOX_CLOSING)
-    return;
-  sb->state = PCO__SANDBOX_CLOSING;
-  forget_death(sb);
-  pco__error *err = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
-                                   "the sandbox was closed meanwhile");
-  cancel_ops(sb);
-  tell_processes(sb, err);
-  retire_processes(sb);
-  send_shutdown(sb);
-  close_link(sb, err);
-  destroy(sb);
+  if (sb->state == PCO__SANDBOX_DETACHING)
+    sb->calls->close_wished = true; /* it was asked first */
+  else if (sb->state != PCO__SANDBOX_CLOSING)
+    pco__sandbox_begin_close(sb);
+}
+
+void pco__sandbox_abandon(pco__sandbox *sb) {
+  if (!sb->stays)
+    pco__sandbox_close(sb, NULL);
+  else if (sb->state == PCO__SANDBOX_RUNNING)
+    pco__sandbox_detach(sb, NULL);
+  else if (sb->state != PCO__SANDBOX_DETACHING)
+    pco__sandbox_close(sb, NULL);
 }
 
 /* ---- an agent that ended by itself --------------------------------------- */
@@ -288,7 +311,8 @@ void pco__sandbox_close(pco__sandbox *sb, pco__op *op) {
  * or lie.  What goes wrong in that is told by close(), which has no plugin's
  * sandbox any more. */
 static void die(pco__sandbox *sb, pco__error *cause) {
-  if (sb->state != PCO__SANDBOX_RUNNING) {
+  if (sb->state != PCO__SANDBOX_RUNNING &&
+      sb->state != PCO__SANDBOX_DETACHING) {
     pco__error_free(cause);
     return;
   }
@@ -301,9 +325,12 @@ static void die(pco__sandbox *sb, pco__error *cause) {
                            "sandbox was ended"
                          : "the sandbox is gone: its agent has ended"),
       cause);
+  pco__sandbox_detach_fail(sb, pco__error_copy(sb->death));
   tell_processes(sb, sb->death);
   close_link(sb, pco__error_copy(sb->death));
-  destroy(sb);
+  pco__sandbox_destroy(sb);
+  if (sb->calls->close_wished)
+    pco__sandbox_begin_close(sb);
 }
 
 static void take_death(pco_op *op, const void *result) {
@@ -348,10 +375,9 @@ static void on_death_unknown(pco__timer *timer) {
 }
 
 /* Also while it is being created: the launcher says what is missing here. */
-static void on_link_dead(pco__link *link, const pco__error *err) {
-  pco__sandbox *sb = pco__link_owner(link);
+void pco__sandbox_link_died(pco__sandbox *sb, const pco__error *why) {
   struct pco__sandbox_calls *c = sb->calls;
-  c->why_dead = pco__error_copy(err);
+  c->why_dead = pco__error_copy(why);
   c->death_timer.fn = on_death_unknown;
   pco__timer_start(sb->loop, &c->death_timer, DEATH_NS);
   pco__sandbox_ref(sb);
@@ -364,6 +390,12 @@ static void on_link_dead(pco__link *link, const pco__error *err) {
     on_death_known(&c->death, NULL);
 }
 
+static void on_link_dead(pco__link *link, const pco__error *err) {
+  pco__sandbox *sb = pco__link_owner(link);
+  if (!pco__sandbox_detach_later(sb, err))
+    pco__sandbox_link_died(sb, err);
+}
+
 /* ---- creation ------------------------------------------------------------ */
 
 /* Undoes what there is, then tells the op. */
@@ -374,10 +406,12 @@ static void fail_create(pco__sandbox *sb, pco__error *err) {
     return;
   }
   c->failure = err;
-  forget_death(sb);
   sb->state = PCO__SANDBOX_CLOSING;
-  close_link(sb, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
-  destroy(sb);
+  pco__sandbox_part(sb, "the sandbox was not made");
+  if (sb->stays)
+    pco__sandbox_give_back(sb);
+  else
+    pco__sandbox_destroy(sb);
 }
 
 static int on_hello(pco__link_request *r, const pco_wire_header *h,
@@ -396,9 +430,15 @@ static int on_hello(pco__link_request *r, const pco_wire_header *h,
       pid == 0)
     return -EPROTO;
   sb->pid = (int64_t)pid;
+  if (sb->stays)
+    return pco__sandbox_ask_commands(sb, h, payload);
+  pco__sandbox_ready(sb);
+  return 0;
+}
+
+void pco__sandbox_ready(pco__sandbox *sb) {
   sb->state = PCO__SANDBOX_RUNNING;
   complete_create(sb, NULL);
-  return 0;
 }
 
 static void on_hello_lost(pco__link_request *r, const pco__error *err) {
@@ -419,17 +459,21 @@ static void say_hello(pco__sandbox *sb) {
   pco__link_request_send(sb->link, r, &frame, NULL, 0, true);
 }
 
-static void take_sandbox(pco_op *op, const void *result) {
-  struct pco__sandbox_calls *c =
-      PCO_CONTAINER(op, struct pco__sandbox_calls, create);
-  const pco_sandbox_result *r = (const pco_sandbox_result *)result;
-  c->sandbox->plugin = r->sandbox;
-  c->sandbox->id = dup_or_null(r->id);
+void pco__sandbox_take(pco__sandbox *sb, const pco_sandbox_result *r) {
+  sb->plugin = r->sandbox;
+  sb->id = dup_or_null(r->id);
   if (PCO_HAS(r, cwd))
-    c->sandbox->cwd = dup_or_null(r->cwd);
-  c->flags = r->flags;
-  c->sandbox->foreign = r->flags & PCO_SANDBOX_FOREIGN_ID;
-  c->agent_fd = r->flags & PCO_SANDBOX_HAS_AGENT ? r->agent_fd : -1;
+    sb->cwd = dup_or_null(r->cwd);
+  if (PCO_HAS(r, expires))
+    sb->expires = r->expires;
+  sb->foreign = r->flags & PCO_SANDBOX_FOREIGN_ID;
+  sb->calls->agent_fd = r->flags & PCO_SANDBOX_HAS_AGENT ? r->agent_fd : -1;
+}
+
+static void take_sandbox(pco_op *op, const void *result) {
+  pco__sandbox_take(
+      PCO_CONTAINER(op, struct pco__sandbox_calls, create)->sandbox,
+      (const pco_sandbox_result *)result);
 }
 
 static int connect_agent(pco__sandbox *sb) {
@@ -444,7 +488,7 @@ static int connect_agent(pco__sandbox *sb) {
   return rc;
 }
 
-static void on_created(pco_op *op, pco__error *err) {
+void pco__sandbox_made(pco_op *op, pco__error *err) {
   struct pco__sandbox_calls *c =
       PCO_CONTAINER(op, struct pco__sandbox_calls, create);
   pco__sandbox *sb = c->sandbox;
@@ -470,8 +514,7 @@ static void on_created(pco_op *op, pco__error *err) {
                          ? api->get_extension(sb->backend->plugin, PCO_FS_ID)
                          : NULL;
     sb->fs = (const pco_fs_api *)fs;
-    sb->state = PCO__SANDBOX_RUNNING;
-    complete_create(sb, NULL);
+    pco__sandbox_ready(sb);
   }
 }
 
@@ -483,12 +526,19 @@ void pco__sandbox_create_cancel(pco__sandbox *sb) {
     fail_create(sb, pco__error_new(UV_ECANCELED, PCO_SOURCE_HOST, NULL, NULL));
 }
 
-static pco__sandbox *new_sandbox(pco__backend *b, const pco_create_opts *opts) {
+pco__sandbox *pco__sandbox_new(pco__backend *b, pco__op *op,
+                               pco__sandbox **out) {
+  if (b->closing) {
+    pco__op_complete(op, pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
+                                        "the backend is closed"));
+    return NULL;
+  }
   pco__sandbox *sb = calloc(1, sizeof *sb);
   struct pco__sandbox_calls *calls = calloc(1, sizeof *calls);
   if (!sb || !calls) {
     free(sb);
     free(calls);
+    pco__op_complete(op, pco__error_no_memory());
     return NULL;
   }
   atomic_init(&sb->refs, 1);
@@ -500,34 +550,27 @@ static pco__sandbox *new_sandbox(pco__backend *b, const pco_create_opts *opts) {
   calls->sandbox = sb;
   calls->agent_fd = -1;
   pco__list_init(&calls->hello.node);
+  pco__list_init(&calls->commands.node);
   pco__list_init(&sb->node);
   pco__list_init(&sb->processes);
   pco__list_init(&sb->departed);
   pco__list_init(&sb->ops);
   pco__list_init(&sb->closers);
-  if (copy_opts(sb, opts) < 0) {
-    pco__sandbox_unref(sb);
-    return NULL;
-  }
+  sb->create_op = op;
+  calls->out = out;
+  pco__list_append(&b->sandboxes, &sb->node);
   return sb;
 }
 
 void pco__sandbox_create(pco__backend *b, const pco_create_opts *opts,
                          pco__op *op, pco__sandbox **out) {
-  if (b->closing) {
-    pco__op_complete(op, pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
-                                        "the backend is closed"));
+  pco__sandbox *sb = pco__sandbox_new(b, op, out);
+  if (!sb)
     return;
-  }
-  pco__sandbox *sb = new_sandbox(b, opts);
-  if (!sb) {
-    pco__op_complete(op, pco__error_no_memory());
-    return;
-  }
-  sb->create_op = op;
-  sb->calls->out = out;
-  pco__list_append(&b->sandboxes, &sb->node);
   pco_op *call = &sb->calls->create;
-  pco__plugin_op_init(call, b, take_sandbox, on_created);
-  pco__plugin_op_submitted(call, b->info->api->create(b->plugin, opts, call));
+  pco__plugin_op_init(call, b, take_sandbox, pco__sandbox_made);
+  pco__plugin_op_submitted(call,
+                           copy_opts(sb, opts) < 0
+                               ? UV_ENOMEM
+                               : b->info->api->create(b->plugin, opts, call));
 }

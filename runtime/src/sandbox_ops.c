@@ -9,6 +9,7 @@
 #include "farewell.h"
 #include "lua_sandbox.h"
 #include "plugin_loader.h"
+#include "runtime.h"
 
 /* ---- open ---------------------------------------------------------------- */
 
@@ -57,7 +58,10 @@ static void create_start(pco__op *op) {
     }
     o->opened = true;
   }
-  pco__sandbox_create(o->backend, &o->opts, op, &o->sandbox);
+  if (o->attach_id)
+    pco__sandbox_attach(o->backend, o->attach_id, op, &o->sandbox);
+  else
+    pco__sandbox_create(o->backend, &o->opts, op, &o->sandbox);
 }
 
 /* The sandbox that is being made is the last of its backend's whose op this
@@ -91,7 +95,8 @@ static bool create_hold(pco__op *op, pco__error **err) {
   return true;
 }
 
-/* A sandbox that nobody took (its caller has given up) ends. */
+/* A sandbox that nobody took (its caller has given up) ends, or is left as it
+ * was. */
 static void create_leave(pco__op *op) {
   pco__create_op *o = create_of(op);
   bool opened = o->sandbox && o->opened;
@@ -113,6 +118,13 @@ static void create_destroy(pco__op *op) {
 }
 
 const pco__op_class pco__create_class = {.name = "backend.create",
+                                         .start = create_start,
+                                         .cancel = create_cancel,
+                                         .hold = create_hold,
+                                         .push = pco__push_created,
+                                         .leave = create_leave,
+                                         .destroy = create_destroy};
+const pco__op_class pco__attach_class = {.name = "backend.attach",
                                          .start = create_start,
                                          .cancel = create_cancel,
                                          .hold = create_hold,
@@ -209,6 +221,8 @@ static void take_list(pco_op *call, const void *result) {
     l->state = info->state;
     l->created = info->created;
     l->expires = info->expires;
+    l->name = PCO_HAS(info, name) ? copy(o, info->name) : NULL;
+    l->image = PCO_HAS(info, image) ? copy(o, info->image) : NULL;
     copy_labels(o, l, info);
     *last = l;
     last = &l->next;
@@ -229,6 +243,15 @@ static void list_start(pco__op *op) {
     unsupported(op, "list sandboxes");
   else if (begin(o, take_list))
     pco__plugin_op_submitted(&o->call, api->list(o->backend->plugin, &o->call));
+}
+
+static void reap_start(pco__op *op) {
+  pco__backend_op *o = backend_op_of(op);
+  const pco_backend_api *api = o->backend->info->api;
+  if (!PCO_HAS(api, reap))
+    pco__op_complete(op, NULL); /* nothing of it outlives its program */
+  else if (begin(o, take_list))
+    pco__plugin_op_submitted(&o->call, api->reap(o->backend->plugin, &o->call));
 }
 
 /* One of our own is closed as close() would do it. */
@@ -295,7 +318,13 @@ const pco__op_class pco__destroy_class = {.name = "backend.destroy",
                                           .push = pco__push_acted,
                                           .destroy = backend_destroy};
 
-/* ---- close --------------------------------------------------------------- */
+const pco__op_class pco__reap_class = {.name = "backend.reap",
+                                       .start = reap_start,
+                                       .cancel = backend_cancel,
+                                       .push = pco__push_reaped,
+                                       .destroy = backend_destroy};
+
+/* ---- close, detach ------------------------------------------------------- */
 
 static void backend_close_start(pco__op *op) {
   pco__backend_close(backend_op_of(op)->backend, op);
@@ -321,6 +350,40 @@ const pco__op_class pco__sandbox_close_class = {.name = "sandbox.close",
                                                 .start = sandbox_close_start,
                                                 .push = pco__push_true,
                                                 .destroy = backend_destroy};
+
+static void detach_start(pco__op *op) {
+  pco__sandbox_detach(backend_op_of(op)->sandbox, op);
+}
+
+static void detach_cancel(pco__op *op) {
+  pco__sandbox_detach_cancel(backend_op_of(op)->sandbox, op);
+}
+
+/* The sandbox is left: its backend closes without it.  What goes wrong in that
+ * changes nothing of it. */
+static bool detach_hold(pco__op *op, pco__error **err) {
+  pco__backend_op *o = backend_op_of(op);
+  if (o->acted && *err) {
+    pco__log_write(
+        &op->loop->runtime->log, PCO_LOG_WARNING,
+        "the end of the backend of the detached sandbox %s: %s", o->sandbox->id,
+        (*err)->message ? (*err)->message : pco__code_text((*err)->code));
+    pco__error_free(*err);
+    *err = NULL;
+  }
+  if (*err || o->acted || !o->with_backend)
+    return false;
+  o->acted = true;
+  pco__backend_close(o->backend, op);
+  return true;
+}
+
+const pco__op_class pco__detach_class = {.name = "sandbox.detach",
+                                         .start = detach_start,
+                                         .cancel = detach_cancel,
+                                         .hold = detach_hold,
+                                         .push = pco__push_detached,
+                                         .destroy = backend_destroy};
 
 /* ---- looking ------------------------------------------------------------- */
 

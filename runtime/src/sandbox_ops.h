@@ -5,13 +5,14 @@
 
 #include "process.h"
 
-/* create, and sandbox(): which opens the backend first. */
+/* create, attach, and sandbox(): which opens the backend first. */
 typedef struct pco__create_op {
   pco__op op;
   pco__backend *backend;        /* a reference; or NULL: open it first */
   const pco_backend_info *info; /* to open; a use of the plugin */
   pco_pair *backend_settings;
   size_t n_backend_settings;
+  const char *attach_id; /* NULL: create */
   pco_create_opts opts;
   pco_limits limits;
   pco__sandbox *sandbox; /* the result; a reference */
@@ -43,16 +44,19 @@ typedef struct pco__listed {
   uint32_t state;
   double created;
   double expires;
+  char *name;
+  char *image;
   pco_pair *labels;
   size_t n_labels;
 } pco__listed;
 
-/* probe, list, destroy, close of a backend; close of a sandbox. */
+/* probe, list, destroy, reap, close of a backend; close, detach of a sandbox.
+ */
 typedef struct pco__backend_op {
   pco__op op;
   pco__backend *backend; /* a reference */
-  pco__sandbox *sandbox; /* close: a reference, or NULL */
-  bool with_backend;     /* close: the sandbox's backend too */
+  pco__sandbox *sandbox; /* close, detach: a reference, or NULL */
+  bool with_backend;     /* the same: the sandbox's backend is closed, too */
   pco__error *failure;
   const char *id; /* destroy */
   pco_op call;
@@ -60,17 +64,20 @@ typedef struct pco__backend_op {
   pco__capability *capabilities;
   char *detail;
   pco__listed *listed;
-  bool acted; /* destroy: something was there */
+  bool acted; /* destroy: something was there; detach: the sandbox is left */
 } pco__backend_op;
 
 extern const pco__op_class pco__open_class;
 extern const pco__op_class pco__create_class;  /* "backend.create" */
+extern const pco__op_class pco__attach_class;  /* "backend.attach" */
 extern const pco__op_class pco__sandbox_class; /* "sandbox" */
 extern const pco__op_class pco__probe_class;
 extern const pco__op_class pco__list_class;
 extern const pco__op_class pco__destroy_class;
+extern const pco__op_class pco__reap_class;
 extern const pco__op_class pco__backend_close_class;
 extern const pco__op_class pco__sandbox_close_class;
+extern const pco__op_class pco__detach_class;
 
 /* A process as it was when it was looked at. */
 typedef struct pco__seen_process {

@@ -27,6 +27,7 @@ struct pco__relay {
   unsigned open;         /* PCO__RELAY_*: streams that did not end */
   bool terminal;
   bool adopted; /* once at least */
+  bool resumed; /* another host may have given up its streams */
   int adopting; /* ADOPTs on their way */
   relay_out out[2];
   size_t in_credit; /* bytes of input that may be sent */
@@ -310,7 +311,7 @@ static int on_output(pco__relay *r, const pco_wire_header *h,
   uint64_t *left = r->adopting ? &o->stale : &o->credit;
   if (offset < o->offset || (offset > o->offset && !r->adopted) ||
       offset > INT64_MAX - len || len > *left || (len == 0 && !eof) ||
-      (eof == PCO_EOF_HELD && !o->given_up))
+      (eof == PCO_EOF_HELD && !o->given_up && !r->resumed))
     return -EPROTO;
   *left -= len;
   if (r->process)
@@ -471,5 +472,18 @@ pco__relay *pco__relay_open(pco__link *link, uint64_t target, pco__process *p,
   r->link.frame = on_frame;
   r->link.lost = relay_lost;
   pco__link_stream_open(link, &r->link);
+  return r;
+}
+
+pco__relay *pco__relay_resume(pco__link *link, uint64_t target, pco__process *p,
+                              unsigned streams, bool terminal,
+                              const pco__relay_past *past) {
+  pco__relay *r = pco__relay_open(link, target, p, streams, terminal);
+  if (!r)
+    return NULL;
+  r->adopted = r->resumed = true;
+  r->in_credit = past->in_credit;
+  for (int i = 0; i < 2; i++)
+    r->out[i] = (relay_out){.offset = past->offset[i]};
   return r;
 }

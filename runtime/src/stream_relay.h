@@ -31,6 +31,15 @@ enum { PCO__RELAY_IN = 1, PCO__RELAY_OUT = 2, PCO__RELAY_ERR = 4 };
 pco__relay *pco__relay_open(pco__link *link, uint64_t target,
                             struct pco__process *p, unsigned streams,
                             bool terminal);
+/* The same of a command that another host has started, which the agent adopted
+ * then: nothing comes before it is read. */
+typedef struct pco__relay_past {
+  uint64_t offset[2]; /* of what comes next */
+  uint64_t in_credit; /* bytes of input that may be sent */
+} pco__relay_past;
+pco__relay *pco__relay_resume(pco__link *link, uint64_t target,
+                              struct pco__process *p, unsigned streams,
+                              bool terminal, const pco__relay_past *past);
 /* Nobody reads for now: the agent keeps the newest of it.  Of a relay that was
  * just made, `bits` and the descriptors (taken) are what it is to read. */
 void pco__relay_adopt(pco__relay *r, unsigned bits, const int *fds, uint8_t n);

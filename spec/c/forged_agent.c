@@ -86,6 +86,44 @@ void forged_create_now(box *b) {
 
 int forged_leaves;
 
+/* What attach() finds is told apart by its id. */
+static int forged_attach(pco_backend *b, const char *id, pco_op *op) {
+  if (strcmp(id, "forged") != 0)
+    pco_fail(b->host, op, UV_ENOENT, PCO_SOURCE_PLUGIN, "none");
+  else
+    forged_create(b, NULL, op);
+  return 0;
+}
+
+int forged_stays;
+int forged_left;
+bool forged_detach_holds;
+static pco_op *held_detach;
+static pco_sandbox *held_sandbox;
+
+void forged_detach_now(void) {
+  pco_op *op = held_detach;
+  pco_sandbox *s = held_sandbox;
+  const pco_host *host = s->host;
+  held_detach = NULL;
+  if (forged_stays) {
+    pco_fail(host, op, forged_stays, PCO_SOURCE_PLUGIN, "it stays");
+    return;
+  }
+  free(s);
+  forged_live--;
+  forged_left++;
+  host->complete(host, op, NULL);
+}
+
+static int forged_detach(pco_sandbox *s, pco_op *op) {
+  held_detach = op;
+  held_sandbox = s;
+  if (!forged_detach_holds)
+    forged_detach_now();
+  return 0;
+}
+
 static int forged_destroy(pco_sandbox *s, pco_op *op) {
   const pco_host *host = s->host;
   free(s);
@@ -115,6 +153,8 @@ static const pco_backend_api forged_api = {
     .probe = forged_probe,
     .get_extension = forged_extension,
     .create = forged_create,
+    .attach = forged_attach,
+    .detach = forged_detach,
     .destroy = forged_destroy,
 };
 static const pco_backend_info forged_info = {
@@ -229,15 +269,16 @@ void turn(void) {
     uv_run(&loop->uv, UV_RUN_NOWAIT);
 }
 
-box *box_begin(int64_t timeout_ms) {
+static box *begin(const pco__op_class *cls, int64_t timeout_ms) {
   box *b = calloc(1, sizeof *b);
   need(b != NULL, "box");
   b->fd = -1;
-  b->create = pco__op_new(&pco__create_class, sizeof(pco__create_op), loop);
+  b->create = pco__op_new(cls, sizeof(pco__create_op), loop);
   pco__create_op *o = PCO_CONTAINER(b->create, pco__create_op, op);
   pco__backend_ref(backend);
   o->backend = backend;
   o->opts = pco_create_opts_init();
+  o->attach_id = cls == &pco__attach_class ? "forged" : NULL;
   last_peer = -1;
   submit(b->create, timeout_ms);
   for (int i = 0; i < 2000 && last_peer < 0 && !forged_holds; i++)
@@ -245,6 +286,23 @@ box *box_begin(int64_t timeout_ms) {
   turn();
   b->fd = last_peer;
   return b;
+}
+
+box *box_begin(int64_t timeout_ms) {
+  return begin(&pco__create_class, timeout_ms);
+}
+
+box *box_begin_attach(int64_t timeout_ms) {
+  return begin(&pco__attach_class, timeout_ms);
+}
+
+void box_hello_again(box *b, uint64_t last_op) {
+  uint64_t op = box_expect(b, PCO_WIRE_HELLO, NULL);
+  box_begin_frame(b, PCO_WIRE_REPLY, 0, op);
+  pco_wire_number(&b->buf, PCO_TAG_VERSION, PCO_WIRE_VERSION);
+  pco_wire_number(&b->buf, PCO_TAG_PID, 1);
+  pco_wire_number(&b->buf, PCO_TAG_LAST_OP, last_op);
+  box_send(b);
 }
 
 void box_hello(box *b) {
@@ -258,6 +316,11 @@ void box_hello(box *b) {
 box *box_new(void) {
   box *b = box_begin(-1);
   box_hello(b);
+  box_take(b);
+  return b;
+}
+
+void box_take(box *b) {
   check_op(b->create, 0);
   b->sb = PCO_CONTAINER(b->create, pco__create_op, op)->sandbox;
   need(b->sb != NULL, "no sandbox");
@@ -265,7 +328,6 @@ box *box_new(void) {
   PCO_CONTAINER(b->create, pco__create_op, op)->sandbox = NULL;
   pco__op_unref(b->create);
   b->create = NULL;
-  return b;
 }
 
 void box_hang_up(box *b) {

@@ -30,6 +30,13 @@ extern bool forged_holds;
 /* What destroy() fails with, or 0. */
 extern int forged_leaves;
 
+/* The same of detach(), which has left `forged_left` sandboxes alone; with
+ * `forged_detach_holds` it stays open until forged_detach_now(). */
+extern int forged_stays;
+extern int forged_left;
+extern bool forged_detach_holds;
+void forged_detach_now(void);
+
 void world_open(void);
 /* The same with the loop on a portal's thread. */
 void world_open_portal(void);
@@ -77,7 +84,9 @@ typedef struct box {
 
 /* Starts a create; the agent's end is there, HELLO is unanswered. */
 box *box_begin(int64_t timeout_ms);
-/* Completes the create() that was held, of this box. */
+/* The same by an attach. */
+box *box_begin_attach(int64_t timeout_ms);
+/* Completes the create() or attach() that was held, of this box. */
 void forged_create_now(box *b);
 /* A sandbox that runs. */
 box *box_new(void);
@@ -85,6 +94,10 @@ box *box_new(void);
 void box_end(box *b);
 /* Answers HELLO as an agent should. */
 void box_hello(box *b);
+/* The same, of one that had other hosts. */
+void box_hello_again(box *b, uint64_t last_op);
+/* The op is over, and has given the box its sandbox. */
+void box_take(box *b);
 void box_hang_up(box *b);
 /* A stat there and back: it must work. */
 void box_stat(box *b);
