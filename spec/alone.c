@@ -7,10 +7,11 @@
  * It is the parent of every process that loses its own (a subreaper), so that
  * a test's processes are those below it, whatever they do; the test finds its
  * pid in PORTICO_TEST_ROOT.  TMPDIR and HOME are an empty directory, which is
- * removed.  After so many seconds it kills the test, and lets what that has
- * started clean up, as ctest would not.  It ends as the test did, or with 1 if
- * that left a process behind that does not end within PATIENCE_MS, or a file in
- * TMPDIR; and tells what it took.
+ * removed; XDG_RUNTIME_DIR is one in it, so that its sandboxes are its own.
+ * After so many seconds it kills the test, and lets what that has started clean
+ * up, as ctest would not.  It ends as the test did, or with 1 if that left a
+ * process behind that does not end within PATIENCE_MS, or a file in TMPDIR, or
+ * a sandbox written down; and tells what it took.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,6 +33,7 @@
 #define TICK_MS     20
 
 static char home[] = "/tmp/portico-alone-XXXXXX";
+static char runtime[sizeof home + 8];
 
 static void die(const char *what) {
   fprintf(stderr, "alone: %s: %s\n", what, strerror(errno));
@@ -127,16 +129,24 @@ static bool may_stay(const char *name) {
   return name[0] == '.' && strncmp(name, ".portico", 8) != 0;
 }
 
-static bool is_clean(void) {
-  DIR *d = opendir(home);
-  bool clean = true;
+static bool is_empty(const char *dir) {
+  DIR *d = opendir(dir);
+  bool empty = true;
   for (struct dirent *e; d && (e = readdir(d));)
     if (!may_stay(e->d_name)) {
-      printf("# left behind: %s/%s\n", home, e->d_name);
-      clean = false;
+      printf("# left behind: %s/%s\n", dir, e->d_name);
+      empty = false;
     }
   if (d)
     closedir(d);
+  return empty;
+}
+
+static bool is_clean(void) {
+  char sandboxes[sizeof runtime + 16];
+  snprintf(sandboxes, sizeof sandboxes, "%s/portico", runtime);
+  bool clean = is_empty(home);
+  clean = is_empty(sandboxes) && clean;
   nftw(home, remove_it, 16, FTW_DEPTH | FTW_PHYS);
   if (access(home, F_OK) == 0) {
     printf("# cannot be removed: %s\n", home);
@@ -154,7 +164,11 @@ static void set_up(void) {
     die("subreaper");
   if (!mkdtemp(home))
     die(home);
-  if (setenv("TMPDIR", home, 1) < 0 || setenv("HOME", home, 1) < 0 ||
+  snprintf(runtime, sizeof runtime, "%s/.run", home);
+  if (mkdir(runtime, 0700) < 0)
+    die(runtime);
+  if (setenv("XDG_RUNTIME_DIR", runtime, 1) < 0 ||
+      setenv("TMPDIR", home, 1) < 0 || setenv("HOME", home, 1) < 0 ||
       setenv("PORTICO_TEST_ROOT", root, 1) < 0)
     die("setenv");
 }
