@@ -43,8 +43,9 @@ typedef struct pco_door {
   int ttl_timer;
   int dir;
   int info;
-  char name[256]; /* of the files, without .sock and .info */
-  bool full;      /* the listener is not watched */
+  char name[256];   /* of the files, without .sock and .info */
+  bool full;        /* the listener is not watched */
+  int64_t retry_at; /* there was no descriptor for a visitor; or PCO_NEVER */
   pco_visitor visitors[PCO_DOOR_VISITORS];
 } pco_door;
 

@@ -3,19 +3,21 @@
  * The keeper of a sandbox; see keeper.h.
  *
  * One thread, one poll, no memory taken after the start.  Order of an end: the
- * host asks (or is gone), or the launcher ends by itself, or is killed; as it
- * is the first process of a PID namespace, it can be reaped when everything in
- * there is gone; cgroups are removed; the last report is sent.  Each step has a
- * deadline.
+ * host asks (or is gone), or somebody by the door, or the ttl is over, or the
+ * launcher ends by itself, or is killed; as it is the first process of a PID
+ * namespace, it can be reaped when everything in there is gone; cgroups are
+ * removed; the last report is sent.  Each step has a deadline.
  */
 #include "keeper.h"
 
 #include "cgroup.h"
 #include "cgroup_sweep.h"
 #include "clock.h"
+#include "door.h"
 #include "harden.h"
 #include "keeper_shares.h"
 #include "keeper_stage.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,10 +41,13 @@ typedef struct keeper {
   pco_keeper_words words;
   pco_keeper_ids ids;
   int control;  /* -1: the host's end was closed */
+  int visits;   /* to the agent: the streams of hosts that came by the door */
   int errors;   /* a pipe: standard error of the launcher; -1: ended */
   int agent;    /* the agent's socket, for cgroups; or -1 */
   int launcher; /* pidfd */
   pid_t launcher_pid;
+  pco_door door;
+  bool detached; /* the end of the control socket is not the sandbox's */
   bool has_cgroup;
   bool ended;     /* the launcher was reaped */
   bool killed;    /* a signal is on its way to it */
@@ -75,6 +80,7 @@ static int fail(keeper *k, int stage, int error, const char *text) {
   k->report.stage = (uint32_t)stage;
   k->report.error = error;
   snprintf(k->report.text, sizeof k->report.text, "%s", text);
+  pco_door_close(&k->door, &k->report);
   send_report(k, PCO_KEEPER_FAILED);
   return 1;
 }
@@ -196,11 +202,34 @@ static void close_launchers(int last_fd) {
             0u);
 }
 
+/* Its own from now on, under a number that the launcher's do not reach.  The
+ * one that was given stays until close_launchers(), so that nothing else gets
+ * its number. */
+static int take_away(int fd, int last_fd) {
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return fcntl(fd, F_DUPFD_CLOEXEC, last_fd + 1);
+}
+
+static int start_door(keeper *k, int last_fd) {
+  const pco_keeper_words *w = &k->words;
+  if (!w->door_name)
+    return 0;
+  int listener = take_away(w->door_listener, last_fd);
+  int dir = take_away(w->door_dir, last_fd);
+  int info = take_away(w->door_info, last_fd);
+  k->visits = take_away(w->door_agent, last_fd);
+  int rc =
+      pco_door_init(&k->door, listener, dir, info, w->door_name, w->ttl_ms);
+  return rc == 0 && k->visits < 0 ? -EBADF : rc;
+}
+
 static int start(keeper *k, int last_fd) {
   const char *wrong;
   int rc = pco_keeper_words_init(&k->words, PCO_KEEPER_WORDS_FD, &wrong);
   if (rc < 0)
     return fail(k, PCO_KEEPER_STAGE_WORDS, -rc, wrong);
+  if ((rc = start_door(k, last_fd)) < 0)
+    return fail(k, PCO_KEEPER_STAGE_WORDS, -rc, "door");
   if (k->words.two_ids && (rc = pco_keeper_ids_init(&k->ids, &k->words)) < 0)
     return fail(k, PCO_KEEPER_STAGE_IDS, -rc, "no free ids");
   k->report.uid = k->words.two_ids ? k->ids.uid + 1 : geteuid();
@@ -224,24 +253,106 @@ static int start(keeper *k, int last_fd) {
 
 /* ---- what happens ------------------------------------------------------- */
 
-static void end_in(keeper *k, int64_t ms) {
+static void end_in(keeper *k, int64_t ms, uint32_t who) {
   int64_t at = pco_now() + ms * PCO_MS;
-  k->report.asked = 1;
+  if (k->report.asked == PCO_KEEPER_BY_ITSELF)
+    k->report.asked = who;
   if (!k->killed && at < k->end_at)
     k->end_at = at;
 }
 
-static void on_control(keeper *k) {
-  pco_keeper_order order;
-  ssize_t n = recv(k->control, &order, sizeof order, MSG_DONTWAIT);
-  if (n == sizeof order && order.type == PCO_KEEPER_END) {
-    end_in(k, order.grace_ms);
-  } else if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
-    close(k->control);
-    k->control = -1;
-    end_in(k, 0);
+/* The host is gone. */
+static void end_control(keeper *k) {
+  close(k->control);
+  k->control = -1;
+  if (!k->detached)
+    end_in(k, 0, PCO_KEEPER_BY_HOST);
+}
+
+static void on_order(keeper *k, const pco_keeper_order *order) {
+  if (order->type == PCO_KEEPER_END) {
+    end_in(k, order->grace_ms, PCO_KEEPER_BY_HOST);
+  } else if (order->type == PCO_KEEPER_DETACH && k->door.epoll >= 0) {
+    k->detached = true;
+    send_report(k, PCO_KEEPER_DETACHED);
+  } else {
+    end_control(k);
   }
 }
+
+/* All that there is: who comes by the door is to find the place free that
+ * another one has left. */
+static void on_control(keeper *k) {
+  for (int i = 0; i < 16 && k->control >= 0; i++) {
+    pco_keeper_order order;
+    ssize_t n = recv(k->control, &order, sizeof order, MSG_DONTWAIT);
+    if (n == sizeof order)
+      on_order(k, &order);
+    else if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+      end_control(k);
+    else
+      break;
+  }
+}
+
+/* ---- the door ----------------------------------------------------------- */
+
+/* Gives the agent the other end of a new stream: 0 or a negative errno.  It may
+ * be hostile: what it does not take is not waited for. */
+static int send_stream(const keeper *k, int fd) {
+  char byte = 0;
+  struct iovec v = {&byte, 1};
+  struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+  pco_rights room;
+  pco_rights_put(&m, &room, &fd, 1);
+  ssize_t n = sendmsg(k->visits, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 ? -errno : 0;
+}
+
+static int make_stream(const keeper *k, int *theirs) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    return -errno;
+  int rc = send_stream(k, pair[0]);
+  close(pair[0]);
+  if (rc < 0)
+    close(pair[1]);
+  *theirs = pair[1];
+  return rc;
+}
+
+static void on_attach(keeper *k, int fd) {
+  int stream = -1;
+  on_control(k);
+  int rc = k->control >= 0          ? -EBUSY
+           : k->end_at != PCO_NEVER ? -ESHUTDOWN
+                                    : make_stream(k, &stream);
+  if (rc < 0) {
+    pco_door_refuse(fd, -rc);
+    return;
+  }
+  k->control = fd;
+  k->report.type = PCO_KEEPER_ATTACHED;
+  if (pco_door_report(fd, &k->report, stream) < 0)
+    end_control(k); /* gone again */
+  close(stream);
+}
+
+static void on_door(keeper *k) {
+  int fd;
+  uint32_t grace_ms;
+  pco_door_wish wish;
+  while ((wish = pco_door_next(&k->door, &fd, &grace_ms)) != PCO_DOOR_NOTHING) {
+    if (wish == PCO_DOOR_ATTACH)
+      on_attach(k, fd);
+    else if (wish == PCO_DOOR_END)
+      end_in(k, grace_ms, PCO_KEEPER_BY_DOOR);
+    else
+      end_in(k, 0, PCO_KEEPER_BY_TTL);
+  }
+}
+
+/* ---- the launcher ------------------------------------------------------- */
 
 #define TEXT_HEAD 160
 
@@ -313,11 +424,13 @@ static void turn(keeper *k) {
   struct pollfd p[] = {{.fd = k->control, .events = POLLIN},
                        {.fd = k->errors, .events = POLLIN},
                        {.fd = k->launcher, .events = POLLIN},
-                       {.fd = k->agent, .events = POLLIN}};
+                       {.fd = k->agent, .events = POLLIN},
+                       {.fd = k->door.epoll, .events = POLLIN}};
   struct timespec t = {0, 0};
   if (k->end_at != PCO_NEVER)
     t = pco_until(k->end_at);
-  if (ppoll(p, 4, k->end_at == PCO_NEVER ? NULL : &t, NULL) < 0)
+  if (ppoll(p, sizeof p / sizeof *p, k->end_at == PCO_NEVER ? NULL : &t, NULL) <
+      0)
     return;
   if (p[1].revents)
     on_errors(k);
@@ -327,6 +440,8 @@ static void turn(keeper *k) {
     on_launcher(k);
   if (p[3].revents)
     on_agent(k);
+  if (p[4].revents)
+    on_door(k);
   if (k->end_at != PCO_NEVER && pco_now() >= k->end_at)
     on_time(k);
 }
@@ -339,6 +454,8 @@ static void finish(keeper *k) {
   int rc = remove_cgroup(k);
   if (rc < 0 && !k->report.error)
     k->report.error = -rc;
+  k->report.type = PCO_KEEPER_ENDED;
+  pco_door_close(&k->door, &k->report);
   send_report(k, PCO_KEEPER_ENDED);
 }
 
@@ -352,7 +469,8 @@ static int last_fd(void) {
 
 int pco_keeper_main(void) {
   static keeper k; /* most of its pages are never touched */
-  k.errors = k.agent = k.launcher = -1;
+  k.errors = k.agent = k.launcher = k.visits = -1;
+  pco_door_init_none(&k.door);
   k.control = PCO_KEEPER_CONTROL_FD;
   k.end_at = PCO_NEVER;
   k.ids.lock = -1;

@@ -4,13 +4,17 @@
  */
 #include "keeper_words.h"
 
+#include "keeper.h"
+
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_SIZE (8u << 20)
+#define MAX_TTL  (UINT64_C(1) << 40) /* ms; fits all that counts time */
 
 /* The words as a list that ends in NULL, and the next to be taken. */
 typedef struct list {
@@ -105,6 +109,27 @@ static void take_limit(pco_keeper_words *w, list *l) {
     l->failed = true;
 }
 
+static int take_fd(list *l) {
+  uint64_t v = take_number(l, 10);
+  if (v < PCO_KEEPER_FIRST_FD || v > INT_MAX)
+    l->failed = true;
+  return (int)v;
+}
+
+static void take_door(pco_keeper_words *w, list *l) {
+  w->door_listener = take_fd(l);
+  w->door_dir = take_fd(l);
+  w->door_info = take_fd(l);
+  w->door_agent = take_fd(l);
+  w->door_name = take(l);
+}
+
+static void take_ttl(pco_keeper_words *w, list *l) {
+  w->ttl_ms = take_number(l, 10);
+  if (w->ttl_ms == 0 || w->ttl_ms > MAX_TTL)
+    l->failed = true;
+}
+
 static void take_launcher(pco_keeper_words *w, list *l) {
   w->launcher = l->at;
   take(l);
@@ -119,6 +144,7 @@ static const struct {
              {"dir", take_dir},       {"bind", take_bind},
              {"entry", take_entry},   {"processes", take_processes},
              {"cgroup", take_cgroup}, {"limit", take_limit},
+             {"door", take_door},     {"ttl", take_ttl},
              {"--", take_launcher}};
 
 static int parse(pco_keeper_words *w, list *l, const char **wrong) {
@@ -134,8 +160,8 @@ static int parse(pco_keeper_words *w, list *l, const char **wrong) {
     if (l->failed)
       return -EINVAL;
   }
-  *wrong = "no launcher";
-  return w->launcher ? 0 : -EINVAL;
+  *wrong = w->launcher ? "ttl without a door" : "no launcher";
+  return w->launcher && (w->door_name || !w->ttl_ms) ? 0 : -EINVAL;
 }
 
 /* ---- reading them ------------------------------------------------------- */

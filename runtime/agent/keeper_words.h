@@ -40,6 +40,10 @@ typedef struct pco_keeper_words {
   size_t n_binds;
   const char *cgroup_base, *cgroup_name;    /* NULL: none */
   uint64_t memory_max, pids_max, millicpus; /* 0: no limit */
+  /* NULL: no door; then a ttl is refused, too. */
+  const char *door_name;
+  int door_listener, door_dir, door_info, door_agent;
+  uint64_t ttl_ms; /* 0: none */
   char **launcher; /* the end of list: at least a path */
 } pco_keeper_words;
 
