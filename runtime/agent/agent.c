@@ -17,8 +17,7 @@
 #define FLUSH_TIME (500 * PCO_MS) /* for the last answers, at the end */
 
 void pco_agent_protocol_error(pco_agent *a) {
-  a->ending = true;
-  a->status = 3;
+  pco_hosts_broken(a);
 }
 
 /* ---- the host's channel ------------------------------------------------- */
@@ -32,7 +31,7 @@ static bool clogged(const pco_agent *a) {
 static void handle_frames(pco_agent *a) {
   pco_frame f;
   int rc = 0;
-  while (!a->ending && !clogged(a) &&
+  while (!a->ending && !a->hosts.over && !clogged(a) &&
          (rc = pco_channel_next(&a->host, &f)) == 1)
     pco_dispatch(a, &f);
   if (rc < 0)
@@ -49,14 +48,25 @@ static void on_host(void *arg, uint32_t events) {
   else if (rc == -EPROTO)
     pco_agent_protocol_error(a);
   else if (rc != -EAGAIN)
-    a->ending = true;
+    pco_hosts_gone(a);
+}
+
+int pco_agent_take_host(pco_agent *a, int fd) {
+  pco_channel_init(&a->host, fd);
+  a->host_source = (pco_source){.fd = fd, .fn = on_host, .arg = a};
+  int rc = pco_source_add(a->epoll, &a->host_source, EPOLLIN);
+  if (rc != 0) {
+    a->host_source.fn = NULL;
+    pco_channel_deinit(&a->host);
+  }
+  return rc;
 }
 
 static void flush_host(pco_agent *a) {
   bool was_clogged = clogged(a);
   int rc = pco_channel_flush(&a->host);
   if (rc < 0 && rc != -EAGAIN)
-    a->ending = true;
+    pco_hosts_gone(a);
   if (was_clogged && !clogged(a))
     handle_frames(a);
   pco_workers_pause(a, clogged(a));
@@ -69,11 +79,13 @@ static void flush_host(pco_agent *a) {
 /* ---- the loop ----------------------------------------------------------- */
 
 static int timeout_ms(const pco_agent *a) {
-  if (pco_jobs_ready(a))
+  if (pco_jobs_ready(a) || pco_hosts_pending(a))
     return 0;
-  int64_t next = pco_commands_next(&a->commands);
-  int64_t files = pco_workers_next(a);
-  next = files < next ? files : next;
+  const int64_t at[] = {pco_commands_next(&a->commands), pco_workers_next(a),
+                        pco_entrance_next(a)};
+  int64_t next = PCO_NEVER;
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+    next = at[i] < next ? at[i] : next;
   if (next == PCO_NEVER)
     return -1;
   int64_t left = (next - pco_now() + PCO_MS - 1) / PCO_MS;
@@ -92,6 +104,8 @@ static void turn(pco_agent *a) {
     pco_jobs_step(a);
   pco_commands_tick(a);
   pco_workers_tick(a);
+  pco_entrance_tick(a);
+  pco_hosts_tick(a);
   do
     flush_host(a);
   while (pco_relays_tick(a));
@@ -118,16 +132,17 @@ int pco_agent_run(pco_agent *a) {
 
 /* ---- start and end ------------------------------------------------------ */
 
-static int init_fds(pco_agent *a, int fd) {
+static int init_fds(pco_agent *a, const pco_agent_options *o) {
   a->epoll = epoll_create1(EPOLL_CLOEXEC);
   if (a->epoll < 0)
     return -errno;
   a->null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (a->null < 0)
     return -errno;
-  pco_channel_init(&a->host, fd);
-  a->host_source = (pco_source){.fd = fd, .fn = on_host, .arg = a};
-  return pco_source_add(a->epoll, &a->host_source, EPOLLIN);
+  pco_hosts_init(a, pco_entrance_wanted(&o->entrance));
+  pco_channel_init(&a->host, -1);
+  int rc = pco_entrance_init(a, &o->entrance);
+  return rc == 0 && o->fd >= 0 ? pco_agent_take_host(a, o->fd) : rc;
 }
 
 /* What a cgroup enforces needs no resource limit. */
@@ -151,7 +166,7 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
   if (rc != 0)
     return rc;
   *what = "channel";
-  rc = init_fds(a, o->fd);
+  rc = init_fds(a, o);
   if (rc != 0)
     return rc;
   *what = "signals";
@@ -173,8 +188,11 @@ void pco_agent_deinit(pco_agent *a) {
   pco_relays_deinit(a);
   pco_workers_deinit(a);
   pco_leaves_deinit(a);
+  pco_records_deinit(a);
+  pco_hosts_deinit(a);
   pco_channel_deinit(&a->host);
   pco_wire_buf_free(&a->buf);
+  pco_entrance_close(a);
   pco_paths_deinit(&a->paths);
   close(a->null);
   close(a->epoll);

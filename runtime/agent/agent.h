@@ -5,8 +5,9 @@
  * One process, one thread, one epoll.  The parts are the host's channel
  * (agent.c), requests (dispatch.c), commands and their supervisors
  * (commands.c), relayed streams (relay.c), and file work, which goes to workers
- * (workers.c).  Nothing in a turn of the loop waits for anyone; what takes long
- * is done in steps.
+ * (workers.c).  With a door hosts come and go (entrance.c, hosts.c), and what
+ * commands did meanwhile is on record (records.c).  Nothing in a turn of the
+ * loop waits for anyone; what takes long is done in steps.
  *
  * Backpressure: while more than PCO_OUT_HIGH bytes wait for the host, nothing
  * is read from the host or the supervisors, and jobs and relayed output pause
@@ -17,11 +18,14 @@
 
 #include "channel.h"
 #include "commands.h"
+#include "entrance.h"
+#include "hosts.h"
 #include "job.h"
 #include "launch.h"
 #include "leaves.h"
 #include "litter.h"
 #include "path.h"
+#include "records.h"
 #include "relay.h"
 #include "source.h"
 #include "workers.h"
@@ -39,11 +43,13 @@ typedef struct pco_agent {
   pco_source host_source;
   pco_wire_buf buf; /* for the frame that is being written */
   uint64_t last_op; /* the highest request so far */
-  bool ending;      /* the stream ended or SHUTDOWN was answered */
-  int status;       /* exit status then: 0, or 3 for a protocol error */
+  pco_hosts hosts;
+  bool ending; /* the stream ended or SHUTDOWN was answered */
+  int status;  /* exit status then: 0, or 3 for a protocol error */
   pco_commands commands;
   pco_workers workers;
   pco_relays relays;
+  pco_records records;
   pco_jobs jobs;   /* of a worker; here, only if there can be none */
   bool own_system; /* it is the first process of its PID namespace */
   bool is_worker;
@@ -53,13 +59,15 @@ typedef struct pco_agent {
   struct pco_open *open; /* what a worker keeps open (fs_open.c); or NULL */
   struct pco_seen *seen; /* the same of a watch (fs_watch.c) */
   /* Last what is large, mostly not touched: each page costs every sandbox. */
+  pco_entrance entrance;
   pco_paths paths;
   pco_leaves leaves;
 } pco_agent;
 
 /* What main() found out; borrowed. */
 typedef struct pco_agent_options {
-  int fd;
+  int fd; /* -1: hosts come by the entrance only */
+  pco_entrance_options entrance;
   const char *root;   /* "/" if not given */
   const char *alias;  /* or NULL */
   const char *user;   /* of commands, "UID:GID"; or NULL */
@@ -80,8 +88,10 @@ int pco_agent_run(pco_agent *a);
 /* Closes the stream; the host may see it as the sign that all is gone. */
 void pco_agent_deinit(pco_agent *a);
 
-/* Ends the agent because the host broke the protocol. */
+/* The host broke the protocol: it is let go, or the agent ends. */
 void pco_agent_protocol_error(pco_agent *a);
+/* The next host's stream, owned from now on: 0 or a negative errno. */
+int pco_agent_take_host(pco_agent *a, int fd);
 
 /* Handles one checked frame of the host (dispatch.c). */
 void pco_dispatch(pco_agent *a, pco_frame *f);
@@ -90,8 +100,10 @@ void pco_dispatch_here(pco_agent *a, pco_frame *f, const pco_request *r);
 
 /* ---- answers (answer.c) ------------------------------------------------- */
 
-/* Queues the frame in a->buf. */
+/* Queues the frame in a->buf, if the host is still to hear it. */
 void pco_answer(pco_agent *a);
+/* The same for one that another process of the agent wrote. */
+void pco_answer_relay(pco_agent *a, const pco_frame *f);
 void pco_answer_empty(pco_agent *a, uint64_t op);
 /* `error` is a positive errno; path and message may be NULL. */
 void pco_answer_error(pco_agent *a, uint64_t op, int error, const char *path,

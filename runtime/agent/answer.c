@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers to the host.  A frame that cannot be queued (no memory) leaves the
- * host waiting for ever, so the agent ends instead.
+ * Answers to the host.  A frame that cannot be queued (no memory) would leave
+ * the host waiting for ever, so the agent lets it go instead, or ends.
  */
 #include "agent.h"
 
 void pco_answer(pco_agent *a) {
-  pco_wire_end(&a->buf, 0);
-  if (pco_channel_send(&a->host, &a->buf) != 0)
-    a->ending = true;
+  int rc = pco_wire_end(&a->buf, 0);
+  pco_wire_header h = {0};
+  if (rc == 0)
+    rc = pco_wire_header_read(a->buf.data, &h);
+  if (rc == 0 && pco_hosts_hears(a, h.type, h.op))
+    rc = pco_channel_send(&a->host, &a->buf);
+  if (rc != 0)
+    pco_hosts_gone(a);
+}
+
+void pco_answer_relay(pco_agent *a, const pco_frame *f) {
+  if (pco_hosts_hears(a, f->header.type, f->header.op) &&
+      pco_channel_relay(&a->host, f) != 0)
+    pco_hosts_gone(a);
 }
 
 void pco_answer_empty(pco_agent *a, uint64_t op) {

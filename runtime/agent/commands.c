@@ -70,6 +70,7 @@ void pco_commands_refuse(pco_agent *a, uint64_t op, int error, int limit,
   if (error == EMFILE)
     message = without_descriptors(text, sizeof text);
   pco_relay_drop(a, op);
+  pco_records_drop(a, op);
   pco_wire_begin(&a->buf, PCO_WIRE_ERROR, 0, op);
   pco_wire_number(&a->buf, PCO_TAG_ERRNO, (uint64_t)error);
   pco_wire_number(&a->buf, PCO_TAG_STAGE,
@@ -108,6 +109,7 @@ static void retire(pco_agent *a, pco_sup *s) {
 
 void pco_commands_idle(pco_agent *a, pco_sup *s) {
   pco_commands *c = &a->commands;
+  pco_records_gone(a, s->op);
   s->op = 0;
   s->limit_at = PCO_NEVER;
   c->n_busy--;
@@ -122,11 +124,6 @@ void pco_commands_idle(pco_agent *a, pco_sup *s) {
   c->retire_at = pco_now() + IDLE_TIME;
 }
 
-static void relay(pco_agent *a, const pco_frame *f) {
-  if (pco_channel_relay(&a->host, f) != 0)
-    a->ending = true;
-}
-
 static bool on_answer(pco_agent *a, pco_sup *s, const pco_frame *f) {
   pco_pending p;
   if (!take_pending(s, f->header.op, &p))
@@ -136,7 +133,7 @@ static bool on_answer(pco_agent *a, pco_sup *s, const pco_frame *f) {
   if (p.type == PCO_WIRE_KILL_ALL)
     pco_kill_all_reply(a, f);
   else
-    relay(a, f);
+    pco_answer_relay(a, f);
   return true;
 }
 
@@ -159,7 +156,8 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
       return false;
     s->started = true;
     s->limit_at = s->run_until;
-    relay(a, f);
+    pco_records_started_by(a, f);
+    pco_answer_relay(a, f);
     pco_relay_started(a, s->op);
     return true;
   case PCO_WIRE_EXIT:
@@ -167,7 +165,8 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
       return false;
     s->final = true;
     s->limit_at = PCO_NEVER;
-    relay(a, f);
+    pco_records_exited(a, s->op, f->payload, f->header.size);
+    pco_answer_relay(a, f);
     pco_relay_exited(a, s->op);
     return true;
   case PCO_WIRE_ERROR:
@@ -177,7 +176,8 @@ static bool on_frame(pco_agent *a, pco_sup *s, const pco_frame *f) {
       return false;
     s->final = true;
     pco_relay_drop(a, s->op);
-    relay(a, f);
+    pco_records_drop(a, s->op);
+    pco_answer_relay(a, f);
     return true;
   case PCO_WIRE_REPLY:
     return on_answer(a, s, f);
@@ -295,6 +295,7 @@ void pco_commands_spawn(pco_agent *a, pco_frame *f, const pco_request *r) {
   s->silent = s->overdue = false;
   s->ends_at = s->run_until = PCO_NEVER;
   c->n_busy++;
+  pco_records_add(a, f, r);
   if ((a->leaves.limits && s->own_leaf == PCO_NO_LEAF) ||
       (wanted && has_keeper))
     pco_places_begin(a, s, f, r);
@@ -393,6 +394,14 @@ void pco_commands_kill_all(pco_agent *a, uint64_t op) {
       pco_lost_add(a, s); /* it does not take requests any more */
   }
   pco_kill_all_step(a, op);
+}
+
+void pco_commands_let_go(pco_agent *a) {
+  for (pco_sup *s = a->commands.live, *next; s; s = next) {
+    next = s->next;
+    if (s->op != 0 && !s->started && !s->final)
+      pco_lost_add(a, s);
+  }
 }
 
 /* ---- the loop's side ---------------------------------------------------- */

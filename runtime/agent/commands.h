@@ -107,6 +107,9 @@ void pco_commands_signal(struct pco_agent *a, const pco_frame *f,
 void pco_commands_kill(struct pco_agent *a, const pco_frame *f,
                        const pco_request *r);
 void pco_commands_kill_all(struct pco_agent *a, uint64_t op);
+/* The host is gone: what has not started will not, since nobody would know of
+ * it. */
+void pco_commands_let_go(struct pco_agent *a);
 
 /* How many commands have a living process. */
 size_t pco_commands_count(const pco_commands *c);

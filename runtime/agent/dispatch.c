@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From a frame of the host to the part that handles it.
- *
- * The numbers of requests only grow; that they do is checked here, since it
- * needs the one that came before.
  */
 #include "agent.h"
 #include "fs.h"
@@ -17,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void on_hello(pco_agent *a, const pco_request *r) {
+static void answer_hello(pco_agent *a, const pco_request *r) {
   static pco_user user;
   char cwd[PATH_MAX];
   if (pco_request_number(r, PCO_TAG_VERSION_MIN) > PCO_WIRE_VERSION ||
@@ -38,7 +35,21 @@ static void on_hello(pco_agent *a, const pco_request *r) {
   pco_wire_string(&a->buf, PCO_TAG_USER, name ? name : user.name);
   pco_wire_string(&a->buf, PCO_TAG_HOME, home ? home : user.home);
   pco_wire_string(&a->buf, PCO_TAG_CWD, getcwd(cwd, sizeof cwd) ? cwd : "/");
+  if (a->hosts.many)
+    pco_wire_number(&a->buf, PCO_TAG_LAST_OP, a->hosts.base);
   pco_answer(a);
+}
+
+static void on_hello(pco_agent *a, const pco_request *r) {
+  answer_hello(a, r);
+  a->hosts.greeting = 0;
+}
+
+static void on_commands(pco_agent *a, const pco_request *r) {
+  if (a->hosts.many)
+    pco_records_tell(a, r->op);
+  else
+    pco_answer_error(a, r->op, EOPNOTSUPP, NULL, "this agent has no door");
 }
 
 static void on_info(pco_agent *a, const pco_request *r) {
@@ -59,20 +70,6 @@ static void on_listens(pco_agent *a, const pco_request *r) {
   pco_wire_begin(&a->buf, PCO_WIRE_REPLY, 0, r->op);
   pco_wire_number(&a->buf, PCO_TAG_COUNT, (uint64_t)rc);
   pco_answer(a);
-}
-
-/* CANCEL, DATA and the frames of relayed streams belong to an earlier request;
- * every other frame starts one and must have a new number. */
-static bool in_order(pco_agent *a, const pco_request *r) {
-  if (r->type == PCO_WIRE_CANCEL)
-    return true;
-  if (r->type == PCO_WIRE_DATA || r->type == PCO_WIRE_CREDIT ||
-      r->type == PCO_WIRE_INPUT || r->type == PCO_WIRE_CLOSE_INPUT)
-    return r->op <= a->last_op;
-  if (r->op <= a->last_op)
-    return false;
-  a->last_op = r->op;
-  return true;
 }
 
 static void on_ping(pco_agent *a, const pco_request *r) {
@@ -111,6 +108,7 @@ static handler *handler_of(uint16_t type) {
       {PCO_WIRE_SHUTDOWN, on_shutdown},
       {PCO_WIRE_KILL_ALL, on_kill_all},
       {PCO_WIRE_CANCEL, on_cancel},
+      {PCO_WIRE_COMMANDS, on_commands},
       {PCO_WIRE_LISTENS, on_listens},
       {PCO_WIRE_RESIZE, pco_relay_resize},
       {PCO_WIRE_CLOSE_OUTPUT, pco_relay_close_output},
@@ -198,12 +196,14 @@ static bool pass_on(pco_agent *a, pco_frame *f, const pco_request *r) {
 
 void pco_dispatch(pco_agent *a, pco_frame *f) {
   pco_request r;
-  if (pco_request_parse(f, &r) != 0 || !in_order(a, &r)) {
+  if (pco_request_parse(f, &r) != 0 || !pco_hosts_in_order(a, &r)) {
     pco_agent_protocol_error(a);
     pco_frame_close_fds(f);
     return;
   }
-  if (pco_frame_cut(f)) {
+  if (pco_hosts_ignore(a, &r)) {
+    pco_frame_close_fds(f);
+  } else if (pco_frame_cut(f)) {
     pco_commands_refuse(a, r.op, EMFILE, PCO_LIMIT_NONE, NULL);
     pco_frame_close_fds(f);
   } else if (!pass_on(a, f, &r))

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -31,22 +32,37 @@ static void close_from_to(unsigned first, unsigned last) {
     syscall(SYS_close_range, first, last, 0u);
 }
 
-int pco_harden_fds(int fd, int keeper) {
+int pco_harden_check_stream(int fd) {
   int type = 0;
   socklen_t size = sizeof type;
-  if (fd < 3 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
-    return -EBADF;
-  if (keeper >= 0 && fcntl(keeper, F_SETFD, FD_CLOEXEC) != 0)
-    return -EBADF;
   if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
     return -errno;
-  if (type != SOCK_STREAM)
-    return -EPROTOTYPE;
-  unsigned low = (unsigned)(keeper >= 3 && keeper < fd ? keeper : fd);
-  unsigned high = (unsigned)(keeper > fd ? keeper : fd);
-  close_from_to(3, low - 1);
-  close_from_to(low + 1, high - 1);
-  close_from_to(high + 1, ~0u);
+  return type == SOCK_STREAM ? 0 : -EPROTOTYPE;
+}
+
+static int compare_fds(const void *a, const void *b) {
+  const int *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+int pco_harden_fds(const int *fds, size_t n) {
+  int keep[PCO_HARDEN_FDS];
+  size_t kept = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (fds[i] < 0)
+      continue;
+    if (fds[i] < 3 || kept == PCO_HARDEN_FDS ||
+        fcntl(fds[i], F_SETFD, FD_CLOEXEC) != 0)
+      return -EBADF;
+    keep[kept++] = fds[i];
+  }
+  qsort(keep, kept, sizeof *keep, compare_fds);
+  unsigned from = 3;
+  for (size_t i = 0; i < kept; i++) {
+    close_from_to(from, (unsigned)keep[i] - 1);
+    from = (unsigned)keep[i] + 1;
+  }
+  close_from_to(from, ~0u);
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0)
     return -errno;

@@ -71,6 +71,7 @@ static void answer_started(pco_agent *a, pco_sup *s) {
   pco_wire_begin(&a->buf, PCO_WIRE_STARTED, PCO_WIRE_MORE, s->op);
   pco_wire_number(&a->buf, PCO_TAG_PID, (uint64_t)s->pid);
   pco_answer(a);
+  pco_records_started(a, s->op, (uint64_t)s->pid);
   s->started = true;
 }
 
@@ -97,6 +98,9 @@ static void answer_command(pco_agent *a, pco_sup *s, const pid_t *pids,
   pco_wire_number(&a->buf, PCO_TAG_DURATION, (uint64_t)(pco_now() - s->asked));
   for (size_t i = 0; i < n; i++)
     pco_wire_number(&a->buf, PCO_TAG_SURVIVOR, (uint64_t)pids[i]);
+  if (!a->buf.error)
+    pco_records_exited(a, s->op, a->buf.data + PCO_WIRE_HEADER,
+                       a->buf.len - PCO_WIRE_HEADER);
   pco_answer(a);
 }
 
@@ -156,6 +160,7 @@ void pco_lost_bury(pco_agent *a) {
     pco_sup_unlink(&c->lost, s);
     if (s->op != 0 && !s->final)
       answer_command(a, s, pids, n);
+    pco_records_gone(a, s->op);
     pco_lost_answer_pending(a, s, pids, n);
     pco_leaves_remove(a, s->command_leaf);
     pco_leaves_remove(a, s->own_leaf);

@@ -28,9 +28,12 @@
 #endif
 
 static const char USAGE[] =
-    "usage: portico-agent --fd N [--root DIR] [--alias DIR] [--remove DIR]\n"
-    "                     [--user UID:GID] [--keeper N] [--rlimit LIMITS]\n"
-    "                     [--emulate LIMITS] [--confine]\n"
+    "usage: portico-agent --fd N [--door N] [--root DIR] [--alias DIR]\n"
+    "                     [--remove DIR] [--user UID:GID] [--keeper N]\n"
+    "                     [--rlimit LIMITS] [--emulate LIMITS] [--confine]\n"
+    "       portico-agent --listen N --state N --info N --name NAME [--ttl "
+    "MS]\n"
+    "                     and the others, but for --fd and --door\n"
     "       portico-agent --keep\n"
     "       portico-agent --remove-cgroup BASE NAME\n"
     "       portico-agent --remove-only DIR\n"
@@ -38,6 +41,8 @@ static const char USAGE[] =
     "       portico-agent --seal DIR FIRST-ID LAST-ID BYTES ENTRIES\n"
     "       portico-agent --probe\n"
     "       portico-agent --version\n";
+
+#define MAX_TTL (UINT64_C(1) << 40) /* ms; fits all that counts time */
 
 typedef struct arguments {
   pco_agent_options agent;
@@ -63,6 +68,17 @@ static bool parse_one(const char *name, const char *value, arguments *out) {
     return parse_fd(value, &a->fd);
   if (strcmp(name, "--keeper") == 0)
     return parse_fd(value, &a->keeper);
+  if (strcmp(name, "--door") == 0)
+    return parse_fd(value, &a->entrance.visits);
+  if (strcmp(name, "--listen") == 0)
+    return parse_fd(value, &a->entrance.listener);
+  if (strcmp(name, "--state") == 0)
+    return parse_fd(value, &a->entrance.dir);
+  if (strcmp(name, "--info") == 0)
+    return parse_fd(value, &a->entrance.info);
+  if (strcmp(name, "--ttl") == 0)
+    return pco_parse_number(value, &a->entrance.ttl_ms) &&
+           a->entrance.ttl_ms > 0 && a->entrance.ttl_ms <= MAX_TTL;
   if (strcmp(name, "--rlimit") == 0)
     return pco_parse_limits(value, &a->limits);
   if (strcmp(name, "--emulate") == 0) {
@@ -75,6 +91,8 @@ static bool parse_one(const char *name, const char *value, arguments *out) {
     a->alias = value;
   else if (strcmp(name, "--user") == 0)
     a->user = value;
+  else if (strcmp(name, "--name") == 0)
+    a->entrance.name = value;
   else if (strcmp(name, "--remove") == 0)
     out->remove = value;
   else if (strcmp(name, "--remove-only") == 0)
@@ -84,9 +102,20 @@ static bool parse_one(const char *name, const char *value, arguments *out) {
   return true;
 }
 
+/* Hosts come by --fd, and --door later; or all by --listen. */
+static bool is_complete(const pco_agent_options *a) {
+  const pco_entrance_options *e = &a->entrance;
+  bool own = e->dir >= 0 && e->info >= 0 && e->name;
+  if (e->listener >= 0)
+    return own && a->fd < 0 && e->visits < 0;
+  return a->fd >= 0 && e->dir < 0 && e->info < 0 && !e->name && !e->ttl_ms;
+}
+
 static bool parse(int argc, char **argv, arguments *out) {
   memset(out, 0, sizeof *out);
   out->agent.fd = out->agent.keeper = -1;
+  pco_entrance_options *e = &out->agent.entrance;
+  e->visits = e->listener = e->dir = e->info = -1;
   out->agent.root = "/";
   for (int i = 1; i < argc; i++) {
     const char *name = argv[i];
@@ -112,7 +141,8 @@ static bool parse(int argc, char **argv, arguments *out) {
     if (++i == argc || !parse_one(name, argv[i], out))
       return false;
   }
-  return out->version || out->keep || out->remove_only || out->agent.fd >= 0;
+  return out->version || out->keep || out->remove_only ||
+         is_complete(&out->agent);
 }
 
 static int complain(const char *what, int rc) {
@@ -191,9 +221,14 @@ int main(int argc, char **argv) {
   if (o.cgroup_base)
     return remove_cgroup(o.cgroup_base, o.cgroup_name);
   pco_harden_signals();
-  int rc = pco_harden_fds(o.agent.fd, o.agent.keeper);
+  const pco_entrance_options *e = &o.agent.entrance;
+  const int fds[] = {o.agent.fd,  o.agent.keeper, e->visits,
+                     e->listener, e->dir,         e->info};
+  int rc = o.agent.fd >= 0 ? pco_harden_check_stream(o.agent.fd) : 0;
+  if (rc == 0)
+    rc = pco_harden_fds(fds, sizeof fds / sizeof *fds);
   if (rc != 0)
-    return complain("--fd", rc);
+    return complain("a descriptor", rc);
   pco_harden_process();
   unsetenv("PWD"); /* bubblewrap's: commands may start elsewhere */
   return run(&o);

@@ -138,6 +138,30 @@ void pco_relay_resize(pco_agent *a, const pco_request *q) {
     pco_answer_empty(a, q->op);
 }
 
+/* ---- one host after the other ------------------------------------------- */
+
+void pco_relay_look(const pco_agent *a, uint64_t op, pco_relay_state *out) {
+  const pco_relay *r = pco_relay_find(a, op);
+  *out = (pco_relay_state){0};
+  if (!r)
+    return;
+  out->out = pco_relay_out_is_open(&r->out[0]);
+  out->err = pco_relay_out_is_open(&r->out[1]);
+  out->in = r->in.source.fd >= 0 && !r->in.ending;
+  out->out_offset = r->out[0].offset;
+  out->err_offset = r->out[1].offset;
+  out->in_room = PCO_RELAY_CREDIT - (r->in.len - r->in.at);
+}
+
+/* One that has not started is ended by who kills its command. */
+void pco_relays_let_go(pco_agent *a) {
+  for (pco_relay *r = a->relays.live, *next; r; r = next) {
+    next = r->next;
+    for (int i = 0; i < 2 && r->started; i++)
+      pco_relay_out_let_go(&r->out[i]);
+  }
+}
+
 /* ---- the loop's side ---------------------------------------------------- */
 
 static void free_gone(pco_relays *all) {

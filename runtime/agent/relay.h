@@ -89,6 +89,17 @@ void pco_relay_close_input(struct pco_agent *a, const pco_request *r);
 void pco_relay_close_output(struct pco_agent *a, const pco_request *r);
 void pco_relay_resize(struct pco_agent *a, const pco_request *r);
 
+/* What a later host has to know of the streams of a command. */
+typedef struct pco_relay_state {
+  bool out, err, in; /* not ended */
+  uint64_t out_offset, err_offset;
+  size_t in_room; /* for input */
+} pco_relay_state;
+void pco_relay_look(const struct pco_agent *a, uint64_t op,
+                    pco_relay_state *out);
+/* The host is gone: everything is adopted. */
+void pco_relays_let_go(struct pco_agent *a);
+
 /* Once a turn, after the host's channel was flushed: stops while the host is
  * slow, and frees.  True if it went on again, and so may have queued frames. */
 bool pco_relays_tick(struct pco_agent *a);

@@ -173,6 +173,16 @@ void pco_relay_out_go_on(pco_relay_out *o) {
   pco_relay_out_watch(o);
 }
 
+/* Who waits for its end is gone, too. */
+void pco_relay_out_let_go(pco_relay_out *o) {
+  o->closing = 0;
+  o->credit = 0;
+  if (pco_relay_out_adopt(o) != 0)
+    end_output(o, PCO_EOF_HELD);
+  else
+    pco_relay_out_watch(o);
+}
+
 /* ---- requests ----------------------------------------------------------- */
 
 void pco_relay_credit(pco_agent *a, const pco_request *q) {

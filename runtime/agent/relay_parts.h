@@ -38,6 +38,9 @@ void pco_relay_out_watch(pco_relay_out *o);
 /* The host is slow, or no longer. */
 void pco_relay_out_go_on(pco_relay_out *o);
 
+/* The host is gone: it is adopted; without memory for a ring it ends. */
+void pco_relay_out_let_go(pco_relay_out *o);
+
 /* ---- input (relay_input.c) ----------------------------------------------- */
 
 void pco_relay_in_init(pco_relay_in *in, pco_relay *r);

@@ -137,6 +137,7 @@ static bool known(uint16_t type) {
   case PCO_WIRE_KILL_ALL:
   case PCO_WIRE_CANCEL:
   case PCO_WIRE_CLOSE_INPUT:
+  case PCO_WIRE_COMMANDS:
     return true; /* these have no fields */
   default:
     for (size_t i = 0; i < N_RULES; i++)

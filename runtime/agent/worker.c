@@ -97,6 +97,7 @@ _Noreturn void pco_worker_main(pco_agent *a, int fd) {
   a->last_op = 0;
   memset(&a->jobs, 0, sizeof a->jobs);
   memset(&a->workers, 0, sizeof a->workers);
+  memset(&a->hosts, 0, sizeof a->hosts); /* the agent is its only one */
   pco_channel_init(&a->host, fd);
   a->epoll = epoll_create1(EPOLL_CLOEXEC);
   a->ending = a->epoll < 0;

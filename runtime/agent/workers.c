@@ -272,11 +272,6 @@ static pco_asked *find_asked(pco_worker *w, uint64_t op) {
   return NULL;
 }
 
-static void relay(pco_agent *a, const pco_frame *f) {
-  if (pco_channel_relay(&a->host, f) != 0)
-    a->ending = true;
-}
-
 static void become_idle(pco_agent *a, pco_worker *w) {
   w->op = 0;
   w->kill_at = PCO_NEVER;
@@ -304,7 +299,7 @@ static bool on_asked_frame(pco_agent *a, pco_worker *w, const pco_frame *f) {
     return true; /* to what was cancelled before it was open */
   bool closes = q->closes;
   if (!q->answered)
-    relay(a, f);
+    pco_answer_relay(a, f);
   if (f->header.flags & PCO_WIRE_MORE)
     return true;
   *q = w->asked[--w->n_asked];
@@ -329,7 +324,7 @@ static bool on_frame(pco_agent *a, pco_worker *w, const pco_frame *f) {
     return on_asked_frame(a, w, f);
   if (w->op == 0 || f->header.op != w->op)
     return true; /* what was on its way when it was cancelled */
-  relay(a, f);
+  pco_answer_relay(a, f);
   if (f->header.flags & PCO_WIRE_MORE)
     return true;
   if (w->opens && f->header.type == PCO_WIRE_REPLY)
@@ -489,6 +484,16 @@ bool pco_workers_cancel(pco_agent *a, const pco_frame *f) {
   pco_answer_error(a, q->op, ECANCELED, NULL, NULL);
   free_waiting(leave_line(&a->workers, before));
   return true;
+}
+
+void pco_workers_let_go(pco_agent *a) {
+  while (a->workers.line)
+    free_waiting(leave_line(&a->workers, NULL));
+  for (pco_worker *w = a->workers.first, *next; w; w = next) {
+    next = w->next;
+    if (w->op)
+      lose(a, w);
+  }
 }
 
 /* ---- the loop's side ----------------------------------------------------- */

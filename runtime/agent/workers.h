@@ -102,6 +102,9 @@ void pco_workers_opened(struct pco_agent *a, pco_frame *f,
 bool pco_workers_data(struct pco_agent *a, const pco_frame *f);
 bool pco_workers_cancel(struct pco_agent *a, const pco_frame *f);
 
+/* The host is gone: what was asked is not done, and what is open is closed. */
+void pco_workers_let_go(struct pco_agent *a);
+
 /* Says whether a child is a worker. */
 bool pco_workers_has(const struct pco_agent *a, pid_t pid);
 /* One of them ended. */
