@@ -24,8 +24,10 @@ local native = {}
 ---@field set_logger fun(fn: function?)
 ---@field backend_probe fun(self: table, options: table?): table
 ---@field backend_create fun(self: table, options: table?): table
+---@field backend_attach fun(self: table, id: string, options: table?): table
 ---@field backend_list fun(self: table, options: table?): table
 ---@field backend_destroy fun(self: table, id: string, options: table?): boolean
+---@field backend_reap fun(self: table, options: table?): string[]
 ---@field backend_close fun(self: table, options: table?): boolean
 ---@field sandbox_exec fun(self: table, command: any, options: table?): table
 ---@field sandbox_spawn fun(self: table, command: any, options: table?): table
@@ -35,6 +37,7 @@ local native = {}
 ---@field sandbox_info fun(self: table, options: table?): table
 ---@field sandbox_upload fun(self: table, from: string, to: string, o: table?): table
 ---@field sandbox_download fun(self: table, from: string, to: string, o: table?): table
+---@field sandbox_detach fun(self: table, options: table?): string
 ---@field sandbox_close fun(self: table, options: table?): boolean
 ---@field process_read fun(self: table, options: table?): table?
 ---@field process_chunks fun(self: table, options: table?): table

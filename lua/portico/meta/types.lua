@@ -51,9 +51,15 @@
 ---@field network string? "none", "host", or what the backend knows
 ---@field mounts portico.Mount[]?
 ---@field strict boolean? fail rather than emulate
+---@field detachable boolean? it may be left running: `detach`
+---@field ttl number? seconds until it ends, attached or not; with `detachable`
 ---@field portal portico.Portal? sync: use this one, not a new thread
 ---@field allow_in_tasks boolean? sync: allow calls inside async tasks
 ---@field settings table<string, string|number|boolean>? the backend's own
+
+---@class portico.AttachOptions: portico.CallOptions
+---@field portal portico.Portal? sync: use this one, not a new thread
+---@field allow_in_tasks boolean? sync: allow calls inside async tasks
 
 ---@class portico.SandboxOptions: portico.CreateOptions
 ---@field backend string|portico.Backend|portico.sync.Backend|nil bwrap if nil
@@ -232,7 +238,7 @@
 ---@class portico.Info
 ---@field id string
 ---@field name string?
----@field state "running"|"paused"|"dead"|"unknown"
+---@field state "running"|"detached"|"paused"|"dead"|"unknown"
 ---@field backend string
 ---@field image string?
 ---@field labels table<string, string>

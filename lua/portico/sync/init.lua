@@ -179,20 +179,43 @@ function Backend:create(options)
   return core.backend_create(self, options)
 end
 
----Lists the sandboxes of this backend that exist.
+---Lists the sandboxes of this backend that exist, with those of other programs
+---of this user that can be detached. `state` is "running" while somebody, the
+---`owner`, is attached, else "detached".
 ---@param options portico.CallOptions?
 ---@return portico.Info[] sandboxes
 function Backend:list(options)
   return core.backend_list(self, options)
 end
 
----Destroys a sandbox by its id. Returns whether this call did it: false when
----it was gone already, which is no error.
+---Takes over a sandbox that was detached, here or by another program of this
+---user: its commands and files are as they were left. Raises NotFoundError for
+---an id that there is not, SystemError EBUSY (`retryable`) while somebody else
+---is attached. Whatever fails, and however this program ends, the sandbox
+---stays: only close(), destroy() and its `ttl` end it.
+---@param id string
+---@param options portico.AttachOptions?
+---@return portico.sync.Sandbox sandbox
+function Backend:attach(id, options)
+  return core.backend_attach(self, id, options)
+end
+
+---Destroys a sandbox by its id, one of another program of this user, too.
+---Returns whether this call did it: false when it was gone already, which is no
+---error.
 ---@param id string
 ---@param options portico.CallOptions?
 ---@return boolean destroyed
 function Backend:destroy(id, options)
   return core.backend_destroy(self, id, options)
+end
+
+---Removes what is left of detachable sandboxes that were killed, so that nobody
+---could tidy up. What lives is not touched. Returns their ids.
+---@param options portico.CallOptions?
+---@return string[] ids
+function Backend:reap(options)
+  return core.backend_reap(self, options)
 end
 
 ---Closes the backend, its sandboxes and its portal. Returns whether this call
@@ -295,6 +318,18 @@ end
 ---@return portico.Info info
 function Sandbox:info(options)
   return core.sandbox_info(self, options)
+end
+
+---Leaves the sandbox running, for `attach`, and returns its id. What runs in it
+---goes on, and the newest 64 KiB of each output that nobody read are kept. From
+---here on it survives any end of its programs. This object is closed, and calls
+---that wait meanwhile raise ClosedError; the agent undoes file work that was
+---under way. Only for one that was created with `detachable`, or attached to;
+---else UnsupportedError. When it fails nothing has changed.
+---@param options portico.CallOptions?
+---@return string id
+function Sandbox:detach(options)
+  return core.sandbox_detach(self, options)
 end
 
 ---Closes the sandbox: ends all that runs in it and removes it. Calls that
