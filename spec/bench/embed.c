@@ -3,6 +3,7 @@
  * embed ROW: what an embedded runtime costs its host; prints numbers.
  *
  *   tick     ns of a tick with nothing to do
+ *   open     the same with a sandbox open, in which nothing runs
  *   turn     the same of a bare loop of libuv
  *   signal   ns of such a turn that uv_async_send() called for
  *   wake     ns from a resolved promise until the script has run and waits
@@ -39,10 +40,15 @@ static void load(pco_runtime *rt, const char *chunk) {
     exit(1);
 }
 
-static void idle_tick(void) {
+/* With a sandbox that a script holds open, or without one. */
+static void idle_tick(const char *script) {
   enum { ROUNDS = 51, COUNT = 20000 };
   double samples[ROUNDS];
   pco_runtime *rt = new_runtime(0);
+  if (script)
+    load(rt, script);
+  if (pco_run(rt, NULL, -1) < 0)
+    exit(1);
   for (int i = 0; i < ROUNDS; i++) {
     double start = now_us();
     for (int j = 0; j < COUNT; j++)
@@ -189,7 +195,10 @@ static void frame(void) {
 int main(int argc, char **argv) {
   const char *row = argc > 1 ? argv[1] : "";
   if (strcmp(row, "tick") == 0)
-    idle_tick();
+    idle_tick(NULL);
+  else if (strcmp(row, "open") == 0)
+    idle_tick("kept = require 'portico'.sandbox{backend = 'local'} "
+              "kept:exec{'true'}");
   else if (strcmp(row, "wake") == 0)
     wake();
   else if (strcmp(row, "turn") == 0)

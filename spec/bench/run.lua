@@ -288,6 +288,8 @@ local rows = {
     floor = floor("embed", "turn"), portico = floor("embed", "tick"),
     floor_is = "a turn of a libuv loop; 500 ns where a system call is quick",
     most = 1.5 },
+  { name = "embed", what = "the same, a sandbox open", unit = "ns",
+    floor = floor("embed", "turn"), portico = floor("embed", "open") },
   { name = "embed", what = "a promise, until its script ran", unit = "ns",
     floor = floor("embed", "signal"), portico = floor("embed", "wake"),
     floor_is = "uv_async_send() and a turn; 2 us where a call is quick",
