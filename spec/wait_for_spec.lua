@@ -54,7 +54,7 @@ describe("wait_for output", function()
 
   on_each(it, "raises what wait would", function(_, sb)
     local p <close> = sb:spawn("echo x; exec sleep 30",
-      { timeout = 0.2, grace = 0 })
+      { timeout = 1, grace = 0 })
     local err = raises("TimeoutError", p.wait_for, p, { output = "never" })
     assert.same({ "PCO_ETIMEDOUT", "x\n" }, { err.code, err.result.stdout })
   end)

@@ -15,8 +15,9 @@
  *   embed_uv.c        on a loop of the host's
  *   embed_look.c      statistics, dump, log
  *   embed_call.c      calls of the host on sandboxes; embed_box.c,
- *                     embed_command.c, embed_file.c, embed_open.c: which there
- *                     are
+ *                     embed_seen.c, embed_command.c, embed_file.c,
+ *                     embed_attr.c, embed_find.c, embed_open.c, embed_tree.c:
+ *                     which there are
  *
  * Nothing of Lua is called outside of protection but what cannot raise: pushing
  * booleans, light userdata and C functions, and reading the registry.  All else

@@ -22,7 +22,7 @@ static bool is_done(const pco_pending *p) {
          PCO__OP_DONE;
 }
 
-static int check(const pco_pending *p) {
+int pco__call_check_pending(const pco_pending *p) {
   if (!p)
     return PCO_EINVAL;
   return p->rt ? pco__embed_check(p->rt) : 0;
@@ -77,6 +77,8 @@ static void free_pending(pco_pending *p) {
   end_use(p, false);
   pco__portal_unref(p->portal);
   pco__arena_free(&p->arena);
+  pco__found_free(p->found);
+  free(p->told);
   free(p);
 }
 
@@ -85,24 +87,64 @@ int pco__call_drop(pco_pending *p, int code) {
   return code;
 }
 
+static void submit(pco_pending *p) {
+  if (p->portal) {
+    pco__op_submit(p->op);
+    return;
+  }
+  p->op->pending = p;
+  uv_update_time(&p->op->loop->uv); /* the last turn may be long ago */
+  pco__op_submit(p->op);
+  pco__embed_touch(p->rt);
+}
+
 int pco__call_start(const pco__caller *c, pco_pending *p) {
   if (p->op->arena.failed)
     return pco__call_drop(p,
                           pco__embed_fail(c->rt, UV_ENOMEM, "out of memory"));
   p->held = c->out != NULL;
   if (!c->loop->is_portal) {
-    p->op->pending = p;
     p->counted = true;
     c->rt->n_calls++;
   }
-  if (!c->loop->is_portal) /* the last turn may be long ago */
-    uv_update_time(&c->loop->uv);
-  pco__op_submit(p->op);
-  if (!c->loop->is_portal)
-    pco__embed_touch(c->rt);
+  submit(p);
   if (c->out)
     *c->out = p;
   return 0;
+}
+
+/* Goes on to the next op of a call of several. */
+static void go_on(pco_pending *p) {
+  pco__op *op = p->next(p);
+  if (!op) {
+    p->next = NULL;
+    return;
+  }
+  pco__list_remove(&p->op->done_node);
+  pco__op_unref(p->op);
+  p->op = op;
+  submit(p);
+}
+
+/* Lets the op look at what it has got. */
+static void look(pco_pending *p) {
+  bool done = is_done(p);
+  if (p->looks)
+    p->op->cls->event(NULL, p->op, done);
+  p->looks = p->looks && !done;
+}
+
+/* True if the call has ended, and not only one of its ops; what that has found
+ * is taken here. */
+static bool is_over(pco_pending *p) {
+  if (!is_done(p))
+    return false;
+  look(p);
+  if (p->next && !p->op->error && p->rt)
+    go_on(p);
+  else
+    p->next = NULL;
+  return p->next == NULL;
 }
 
 static void uncount(pco_pending *p) {
@@ -113,7 +155,7 @@ static void uncount(pco_pending *p) {
 }
 
 void pco_pending_release(pco_pending *pending) {
-  if (check(pending) < 0)
+  if (pco__call_check_pending(pending) < 0)
     return;
   pending->held = false;
   if (!pending->counted)
@@ -128,7 +170,10 @@ bool pco__embed_tell_calls(pco_runtime *rt) {
   for (pco__node *n; (n = pco__list_shift(heard)) != NULL;) {
     pco__op *op = PCO_CONTAINER(n, pco__op, done_node);
     pco_pending *p = op->pending;
-    if (!p->counted || !is_done(p))
+    if (!p->counted)
+      continue;
+    look(p);
+    if (!is_over(p))
       continue;
     uncount(p);
     did = true;
@@ -148,7 +193,7 @@ void pco__embed_cancel_calls(pco_runtime *rt) {
   for (pco__node *n = rt->calls.next; n != &rt->calls;) {
     pco_pending *p = PCO_CONTAINER(n, pco_pending, node);
     n = n->next;
-    if (!is_done(p))
+    if (!is_over(p))
       pco__op_cancel(p->op, PCO_ECANCELED);
   }
 }
@@ -161,6 +206,10 @@ void pco__embed_orphan_calls(pco_runtime *rt) {
     p->counted = false;
     p->op->pending = NULL;
     p->rt = NULL;
+    p->looks = false;
+    if (p->next && is_done(p) && !p->op->error) /* there was more to do */
+      p->op->error = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL, NULL);
+    p->next = NULL;
     if (!p->portal && is_done(p) && p->op->cls->leave)
       p->op->cls->leave(p->op);
     if (lost)
@@ -170,14 +219,18 @@ void pco__embed_orphan_calls(pco_runtime *rt) {
 
 /* ---- waiting ------------------------------------------------------------- */
 
-static int wait_on_portal(const pco_pending *p, int64_t ns) {
-  for (;;) {
-    int rc = pco__op_wait(p->op, ns);
-    if (rc == PCO__OP_DONE)
-      return 0;
+static int wait_on_portal(pco_pending *p, int64_t ns) {
+  uint64_t end = ns < 0 ? UINT64_MAX : uv_hrtime() + (uint64_t)ns;
+  while (!is_over(p)) {
+    uint64_t now = uv_hrtime();
+    int64_t left = now < end ? (int64_t)(end - now) : 0;
+    int rc = pco__op_wait(p->op, ns < 0 ? -1 : left);
     if (rc < 0)
       return rc == -ETIMEDOUT ? PCO_ECALLTIMEOUT : rc;
+    if (rc == PCO__OP_EVENT)
+      look(p);
   }
+  return 0;
 }
 
 /* Waits for a call of the runtime's own loop by ticking. */
@@ -202,19 +255,20 @@ static int wait_in_ticks(pco_pending *p, int64_t ns) {
 }
 
 int pco_pending_wait(pco_pending *pending, int64_t timeout_ns) {
-  int rc = check(pending);
-  if (rc < 0 || !pending->rt || is_done(pending))
-    if (rc < 0 || !pending->counted)
-      return rc;
+  int rc = pco__call_check_pending(pending);
+  if (rc < 0 || !pending->rt)
+    return rc;
   if (pending->portal)
     return wait_on_portal(pending, timeout_ns);
+  if (!pending->counted)
+    return 0;
   return pending->rt->inside ? PCO_EREENTRANT
                              : wait_in_ticks(pending, timeout_ns);
 }
 
 int pco_pending_cancel(pco_pending *pending) {
-  int rc = check(pending);
-  if (rc < 0 || !pending->rt || is_done(pending))
+  int rc = pco__call_check_pending(pending);
+  if (rc < 0 || !pending->rt || is_over(pending))
     return rc;
   pco__op_cancel(pending->op, PCO_ECANCELED);
   if (!pending->portal)
@@ -225,8 +279,8 @@ int pco_pending_cancel(pco_pending *pending) {
 /* ---- outcomes ------------------------------------------------------------ */
 
 int pco__call_ended(pco_pending *p) {
-  int rc = check(p);
-  return rc < 0 ? rc : is_done(p) ? 0 : PCO_EBUSY;
+  int rc = pco__call_check_pending(p);
+  return rc < 0 ? rc : is_over(p) ? 0 : PCO_EBUSY;
 }
 
 int pco_pending_code(pco_pending *pending) {

@@ -31,6 +31,10 @@ struct pco_command {
   pco__process *process; /* a reference */
 };
 
+/* Takes what the op of a call has found, which has ended well, and makes the
+ * next one, not started; NULL: that was all, or the op has an error now. */
+typedef pco__op *(*pco__next_fn)(pco_pending *p);
+
 struct pco_pending {
   pco__node node;      /* in rt->calls */
   pco_runtime *rt;     /* NULL: it is gone */
@@ -44,6 +48,11 @@ struct pco_pending {
   pco__arena arena; /* of what it told of the error */
   const pco_error *error;
   struct pco__entry **entries; /* in the arena, in order; NULL: not asked */
+  size_t n_entries;
+  char *told;               /* owned; the last path of a progress */
+  pco__next_fn next;        /* a call of several ops; NULL: the last one */
+  struct pco__found *found; /* owned; of a walk */
+  bool looks;               /* its op asks for a look at each notice */
 };
 
 /* Where a call is made, and how it is told. */
@@ -77,6 +86,10 @@ int pco__call_drop(pco_pending *p, int code);
 const char *pco__call_copy(pco_pending *p, const char *s);
 /* A NULL-terminated list of strings, the same. */
 char **pco__call_copy_list(pco_pending *p, const char *const *list);
+/* Frees what a walk has noted; NULL may be given. */
+void pco__found_free(struct pco__found *found);
+/* Whether a pending may be asked from here: 0, or a code of misuse. */
+int pco__call_check_pending(const pco_pending *p);
 /* The pending, if its call has ended on this thread: 0, PCO_EBUSY, misuse. */
 int pco__call_ended(pco_pending *p);
 /* True if the op is of this class. */
@@ -84,15 +97,6 @@ static inline bool pco__call_is(const pco_pending *p,
                                 const pco__op_class *cls) {
   return p->op->cls == cls;
 }
-
-/* Makes an op on a path in a box; it is started by the caller. */
-int pco__file_op(pco_box *box, const pco__op_class *cls, int kind,
-                 const char *path, const pco_file_opts *opts, pco__caller *c,
-                 pco_pending **p);
-
-/* Copies what it writes: 0, or PCO_EINVAL, which is told. */
-int pco__file_give(pco_runtime *rt, pco_pending *p, const void *data,
-                   size_t len);
 
 /* 0, or why a box cannot be used. */
 int pco__box_check(pco_box *box);

@@ -7,8 +7,11 @@
 #include "embed_call.h"
 #include "exec.h"
 #include "farewell.h"
+#include "fields.h"
 #include "limit_bounds.h"
 #include "process_ops.h"
+#include "sandbox_ops.h"
+#include "wait_for.h"
 #include "wire.h"
 
 _Static_assert((int)PCO_BY_EXIT == (int)PCO_REASON_EXITED &&
@@ -142,7 +145,7 @@ static void copy_command(pco_pending *p, const pco_exec_opts *opts,
                                             : PCO__PIPE;
   o->timeout = opts->timeout_ns;
   o->grace = opts->grace_ns ? opts->grace_ns : PCO__DEFAULT_GRACE_NS;
-  o->drain = PCO__DEFAULT_DRAIN_NS;
+  o->drain = opts->drain_ns ? opts->drain_ns : PCO__DEFAULT_DRAIN_NS;
   o->max_output = opts->max_output ? opts->max_output : PCO__DEFAULT_MAX_OUTPUT;
   o->check = (opts->flags & PCO_EXEC_CHECK) != 0;
   set_terminal(opts, o);
@@ -224,6 +227,10 @@ static const char *bytes_of(const pco__capture *c) {
   return c->data ? c->data : "";
 }
 
+static size_t cut_at(const pco__capture *c) {
+  return c->dropped ? pco__capture_head(c) : c->len;
+}
+
 int pco_pending_result(pco_pending *pending, pco_exec_result *result) {
   int rc = pco__call_ended(pending);
   if (rc < 0 || !result)
@@ -246,6 +253,9 @@ int pco_pending_result(pco_pending *pending, pco_exec_result *result) {
       .out_bytes = r->bytes[PCO__STDOUT],
       .err_bytes = r->bytes[PCO__STDERR],
       .survivors = (uint32_t)r->exit.n_survivors,
+      .limit = pco__limit_name((uint64_t)r->exit.limit),
+      .out_cut = cut_at(&r->out[PCO__STDOUT]),
+      .err_cut = cut_at(&r->out[PCO__STDERR]),
   };
   return pco__embed_give(result, result->size, &ours, sizeof ours,
                          PCO__END_OF(pco_exec_result, reserved));
@@ -253,21 +263,30 @@ int pco_pending_result(pco_pending *pending, pco_exec_result *result) {
 
 /* ---- commands ------------------------------------------------------------ */
 
+/* Where a call has put the command that it started, or found; NULL: it does
+ * neither. */
+static pco__process **made_by(pco_pending *p) {
+  if (pco__call_is(p, &pco__spawn_class))
+    return &PCO_CONTAINER(p->op, pco__process_op, op)->process;
+  if (pco__call_is(p, &pco__process_class))
+    return &PCO_CONTAINER(p->op, pco__look_op, op)->process;
+  return NULL;
+}
+
 pco_command *pco_pending_command(pco_pending *pending) {
-  if (pco__call_ended(pending) < 0 || !pending->rt ||
-      !pco__call_is(pending, &pco__spawn_class))
+  if (pco__call_ended(pending) < 0 || !pending->rt)
     return NULL;
-  pco__process_op *o = PCO_CONTAINER(pending->op, pco__process_op, op);
+  pco__process **made = made_by(pending);
   pco_command *c =
-      o->process && !pending->op->error ? calloc(1, sizeof *c) : NULL;
+      made && *made && !pending->op->error ? calloc(1, sizeof *c) : NULL;
   if (!c)
     return NULL;
   c->rt = pending->rt;
   c->loop = pending->op->loop;
   c->portal = pending->portal;
   pco__portal_ref(c->portal);
-  c->process = o->process;
-  o->process = NULL;
+  c->process = *made;
+  *made = NULL;
   pco__list_append(&c->rt->commands, &c->node);
   return c;
 }
@@ -305,9 +324,10 @@ void pco__embed_orphan_commands(pco_runtime *rt) {
   }
 }
 
-/* Makes an op of this class on the command. */
-static int new_op(pco_command *command, const pco__op_class *cls,
-                  pco__caller *c, pco_pending **p) {
+/* Makes an op of this class, which begins with a pco__process_op, on the
+ * command. */
+static int new_op_of(pco_command *command, const pco__op_class *cls,
+                     size_t size, pco__caller *c, pco_pending **p) {
   if (!command)
     return PCO_EINVAL;
   if (!command->rt)
@@ -317,12 +337,17 @@ static int new_op(pco_command *command, const pco__op_class *cls,
   int rc = pco__call_check(c);
   if (rc < 0)
     return rc;
-  *p = pco__call_new(c, cls, sizeof(pco__process_op));
+  *p = pco__call_new(c, cls, size);
   if (!*p)
     return UV_ENOMEM;
   pco__process_ref(command->process);
   PCO_CONTAINER((*p)->op, pco__process_op, op)->process = command->process;
   return 0;
+}
+
+static int new_op(pco_command *command, const pco__op_class *cls,
+                  pco__caller *c, pco_pending **p) {
+  return new_op_of(command, cls, sizeof(pco__process_op), c, p);
 }
 
 static pco__process_op *op_of(pco_pending *p) {
@@ -410,6 +435,67 @@ int pco_command_wait(pco_command *command, pco_done_fn done, void *ud,
                      pco_pending **out) {
   pco__caller c = pco__call_from(done, ud, out);
   return simple(command, &pco__wait_class, &c);
+}
+
+static const char *bad_wait(const pco_wait_opts *o) {
+  bool output = o->output && o->output_len;
+  if (o->output_len && !o->output)
+    return "output_len is not 0, but output is NULL";
+  if (output == (o->port != 0))
+    return "give either output, of 1 byte or more, or port";
+  if (o->streams & ~(PCO_WAIT_STDOUT | PCO_WAIT_STDERR) || o->reserved)
+    return "streams are PCO_WAIT_*, and reserved is 0";
+  if (o->streams && o->port)
+    return "streams go with output, not with port";
+  return o->timeout_ns < 0 ? "timeout_ns is negative" : NULL;
+}
+
+static int take_wait(pco_runtime *rt, const pco_wait_opts *opts,
+                     pco_wait_opts *own) {
+  if (!opts)
+    return pco__embed_fail(rt, PCO_EINVAL, "the options are NULL");
+  if (pco__embed_take(own, sizeof *own, PCO__END_OF(pco_wait_opts, timeout_ns),
+                      opts, opts->size) < 0)
+    return pco__embed_fail(rt, PCO_ESIZE, "the size of pco_wait_opts");
+  const char *bad = bad_wait(own);
+  return bad ? pco__embed_fail(rt, PCO_EINVAL, "%s", bad) : 0;
+}
+
+static void look_for(pco_pending *p, const pco_wait_opts *own) {
+  pco__wait_for_op *o = PCO_CONTAINER(p->op, pco__wait_for_op, base.op);
+  o->port = own->port;
+  if (own->port)
+    return;
+  p->looks = true;
+  o->plain = true;
+  o->pattern = pco__arena_copy(&p->op->arena, own->output, own->output_len);
+  o->pattern_len = own->output_len;
+  uint32_t streams = own->streams ? own->streams : ~0u;
+  for (unsigned i = 0; i < PCO__N_STREAMS; i++)
+    o->looks_at[i] = (streams & (1u << i)) != 0;
+}
+
+int pco_command_wait_for(pco_command *command, const pco_wait_opts *opts,
+                         pco_done_fn done, void *ud, pco_pending **out) {
+  pco__caller c = pco__call_from(done, ud, out);
+  pco_wait_opts own = {0};
+  pco_pending *p;
+  bool port =
+      opts && opts->size >= PCO__END_OF(pco_wait_opts, port) && opts->port != 0;
+  int rc =
+      new_op_of(command, port ? &pco__wait_port_class : &pco__wait_output_class,
+                sizeof(pco__wait_for_op), &c, &p);
+  if (rc < 0)
+    return rc;
+  pco__wait_for_op *o = PCO_CONTAINER(p->op, pco__wait_for_op, base.op);
+  pco__chunks_init(&o->base.chunks);
+  pco__chunks_init(&o->arrived);
+  rc = take_wait(c.rt, opts, &own);
+  if (rc < 0)
+    return pco__call_drop(p, rc);
+  look_for(p, &own);
+  p->op->timeout = own.timeout_ns ? own.timeout_ns : -1;
+  return pco__call_start(&c, p);
 }
 
 int pco_command_signal(pco_command *command, int signo, pco_done_fn done,

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "embed_call.h"
+#include "embed_file.h"
 #include "fs_file.h"
 #include "wire.h"
+
+#define MAX_PATTERNS 8192 /* bytes: each copies those before it */
 
 _Static_assert((int)PCO_WATCH_CREATE == (int)PCO_EVENT_CREATE &&
                    (int)PCO_WATCH_MODIFY == (int)PCO_EVENT_MODIFY &&
@@ -39,22 +41,16 @@ struct pco_watch {
   held held;
 };
 
-static pco__fs_op *op_of(pco_pending *p) {
-  return PCO_CONTAINER(p->op, pco__fs_op, op);
+static pco__fs_op *op_of(const pco_pending *p) {
+  return pco__file_op_of(p);
 }
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* Opens what the op says, with these flags beside those of the options. */
-static int open_it(pco_box *box, const pco__op_class *cls, int kind,
-                   const char *path, uint32_t flags, const pco_file_opts *opts,
-                   pco__caller *c) {
-  pco_pending *p;
-  int rc = pco__file_op(box, cls, kind, path, opts, c, &p);
-  if (rc < 0)
-    return rc;
+/* Opens what the op says. */
+static int open_it(pco_box *box, pco__caller *c, pco_pending *p,
+                   const char *path) {
   pco__fs_op *o = op_of(p);
-  o->flags |= flags;
   o->file = pco__file_new(box->sandbox, path, o->flags);
   if (!o->file)
     p->op->arena.failed = true;
@@ -64,22 +60,65 @@ static int open_it(pco_box *box, const pco__op_class *cls, int kind,
 int pco_file_open(pco_box *box, const char *path, const char *mode,
                   const pco_file_opts *opts, pco_done_fn done, void *ud,
                   pco_pending **out) {
+  static const pco__file_call call = {&pco__fs_open_class, PCO__FS_OPEN,
+                                      PCO_FS_NOFOLLOW | PCO_FS_PARENTS,
+                                      PCO__TAKES_MODE};
   pco__caller c = pco__call_from(done, ud, out);
-  uint32_t flags = mode ? pco__file_mode(mode) : 0;
-  int rc = pco__box_check(box);
+  pco_file_opts own;
+  pco_pending *p;
+  int rc = pco__file_op(box, &call, path, opts, &own, &c, &p);
   if (rc < 0)
     return rc;
+  uint32_t flags = mode ? pco__file_mode(mode) : 0;
   if (!flags)
-    return pco__embed_fail(box->rt, PCO_EINVAL,
+    return pco__call_drop(
+        p, pco__embed_fail(box->rt, PCO_EINVAL,
                            "the mode must be \"r\", \"w\" or \"a\", with \"+\" "
-                           "to read and write, and \"wx\" for a new file");
-  return open_it(box, &pco__fs_open_class, PCO__FS_OPEN, path, flags, opts, &c);
+                           "to read and write, and \"wx\" for a new file"));
+  op_of(p)->flags |= flags;
+  return open_it(box, &c, p, path);
+}
+
+/* Adds patterns to those that the op has, each behind a letter; false if one is
+ * none. */
+static bool add_patterns(pco_pending *p, char letter,
+                         const char *const *patterns) {
+  pco__fs_op *o = op_of(p);
+  for (; patterns && *patterns; patterns++) {
+    size_t len = strlen(*patterns);
+    if (len == 0 || **patterns == '/' || o->len + len + 2 > MAX_PATTERNS)
+      return false;
+    char *data = pco__arena_alloc(&p->op->arena, o->len + len + 2);
+    if (!data)
+      return true; /* told when it is started */
+    if (o->len)
+      memcpy(data, o->data, o->len);
+    data[o->len] = letter;
+    memcpy(data + o->len + 1, *patterns, len + 1);
+    o->data = data;
+    o->len += len + 2;
+  }
+  return true;
 }
 
 int pco_watch_open(pco_box *box, const char *path, const pco_file_opts *opts,
                    pco_done_fn done, void *ud, pco_pending **out) {
+  static const pco__file_call call = {&pco__fs_watch_class, PCO__FS_WATCH,
+                                      PCO_FS_NOFOLLOW | PCO_FS_RECURSIVE,
+                                      PCO__TAKES_PATTERNS};
   pco__caller c = pco__call_from(done, ud, out);
-  return open_it(box, &pco__fs_watch_class, PCO__FS_WATCH, path, 0, opts, &c);
+  pco_file_opts own;
+  pco_pending *p;
+  int rc = pco__file_op(box, &call, path, opts, &own, &c, &p);
+  if (rc < 0)
+    return rc;
+  if (!add_patterns(p, 'i', own.include) || !add_patterns(p, 'x', own.exclude))
+    return pco__call_drop(
+        p, pco__embed_fail(box->rt, PCO_EINVAL,
+                           "include and exclude have patterns of names, or of "
+                           "paths below what is watched, of %d bytes in all",
+                           MAX_PATTERNS));
+  return open_it(box, &c, p, path);
 }
 
 /* Takes what was opened out of the pending; false: there is nothing, or no

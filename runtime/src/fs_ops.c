@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fs_file.h"
+#include "fs_glob.h"
 #include "lua_file.h"
 #include "lua_fs.h"
 #include "lua_result.h"
@@ -37,6 +38,27 @@ int pco__fs_add_entry(pco__fs_op *o, const pco__entry *e, size_t name_len,
   o->n_entries++;
   o->n_bytes += size;
   return 0;
+}
+
+int pco__by_name(const void *a, const void *b) {
+  const pco__entry *const *x = (const pco__entry *const *)a;
+  const pco__entry *const *y = (const pco__entry *const *)b;
+  return strcmp((*x)->name, (*y)->name); /* strcmp compares unsigned bytes */
+}
+
+char *pco__join_path(const char *directory, const char *name) {
+  size_t len = strlen(directory);
+  while (len > 1 && directory[len - 1] == '/')
+    len--;
+  if (len == 0 || (len == 1 && directory[0] == '.'))
+    return strdup(name);
+  bool root = len == 1 && directory[0] == '/';
+  size_t size = len + strlen(name) + 2;
+  char *path = malloc(size);
+  if (path)
+    snprintf(path, size, "%.*s%s%s", (int)len, directory, root ? "" : "/",
+             name);
+  return path;
 }
 
 char *pco__fs_room(pco__fs_op *o, size_t len) {

@@ -154,6 +154,12 @@ extern const pco__op_class pco__watch_next_class;
 extern const pco__op_class pco__watch_events_class; /* the same in a loop */
 extern const pco__op_class pco__watch_close_class;
 
+/* For qsort, of pointers to entries: in byte order. */
+int pco__by_name(const void *a, const void *b);
+/* Puts a name behind the path of its directory; NULL without memory.  The
+ * caller frees it. */
+char *pco__join_path(const char *directory, const char *name);
+
 /* The doers: start and cancel. */
 void pco__fs_agent_start(pco__fs_op *o);
 void pco__fs_agent_cancel(pco__fs_op *o);

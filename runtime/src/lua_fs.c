@@ -49,12 +49,6 @@ int pco__push_entry(lua_State *L, pco__op *op) {
   return 1;
 }
 
-int pco__by_name(const void *a, const void *b) {
-  const pco__entry *const *x = (const pco__entry *const *)a;
-  const pco__entry *const *y = (const pco__entry *const *)b;
-  return strcmp((*x)->name, (*y)->name); /* strcmp compares unsigned bytes */
-}
-
 int pco__push_entries(lua_State *L, pco__op *op) {
   pco__fs_op *o = op_of(op);
   size_t n = o->n_entries;

@@ -15,10 +15,6 @@ int pco__push_link(struct lua_State *L, pco__op *op);
 int pco__push_usage(struct lua_State *L, pco__op *op);
 int pco__push_walk(struct lua_State *L, pco__op *op);
 int pco__push_glob(struct lua_State *L, pco__op *op);
-pco__op *pco__glob_again(const pco__op *op);
-void pco__glob_unref(struct pco__glob *glob);
-/* For qsort, of pointers to entries: in byte order. */
-int pco__by_name(const void *a, const void *b);
 /* What is to be written, the string at idx: copied, or if it is large, lent to
  * the op in the box at `box`. */
 void pco__fs_take_data(struct lua_State *L, int box, int idx, pco__fs_op *o);

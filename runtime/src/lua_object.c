@@ -9,13 +9,13 @@
 #include <string.h>
 
 #include "farewell.h"
+#include "fs_walk.h"
 #include "lua_error.h"
 #include "lua_file.h"
 #include "lua_lines.h"
 #include "lua_state.h"
 #include "lua_table.h"
 #include "lua_task.h"
-#include "lua_walk.h"
 #include "process_ops.h"
 
 #define FIRST_COLLECTION 32 /* see pco__collect_unclosed */

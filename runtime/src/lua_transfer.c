@@ -4,14 +4,10 @@
 #include "lua_sandbox.h"
 #include "lua_table.h"
 #include "lua_wait.h"
-#include "transfer.h"
+#include "transfer_ask.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_PATTERNS 500
-#define MAX_PATTERN  1024
 
 static pco__transfer *transfer_of(pco__op *op) {
   return PCO_CONTAINER(op, pco__transfer, op);
@@ -59,26 +55,12 @@ bool pco__offer_progress(lua_State *L, pco__op *op) {
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* Adds "KEY=VALUE" and its NUL. */
-static void add_word(luaL_Buffer *b, const char *key, const char *value) {
-  luaL_addstring(b, key);
-  luaL_addchar(b, '=');
-  luaL_addstring(b, value);
-  luaL_addchar(b, 0);
-}
-
-static void add_number(luaL_Buffer *b, const char *key, uint64_t value) {
-  char text[24];
-  snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-  add_word(b, key, text);
-}
-
 static int bad_pattern(lua_State *L, const char *name, const char *key,
                        int at) {
   return pco__bad_argument(L, name,
                            "%s must be a pattern such as \"*.o\", or a "
                            "sequence of at most %d (got %s)",
-                           key, MAX_PATTERNS, pco__describe(L, at));
+                           key, PCO__MAX_PATTERNS, pco__describe(L, at));
 }
 
 /* The pattern on top. */
@@ -87,106 +69,77 @@ static const char *check_pattern(lua_State *L, const char *name,
   size_t len = 0;
   const char *s =
       lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &len) : NULL;
-  if (!s || len == 0 || strlen(s) != len || len > MAX_PATTERN)
+  if (!s || len == 0 || strlen(s) != len || len > PCO__MAX_PATTERN)
     bad_pattern(L, name, key, lua_gettop(L));
   return s;
 }
 
-/* Checks the patterns of an option and pushes them as words. */
-static void push_patterns(lua_State *L, int options, const char *name,
-                          const char *key) {
-  if (!pco__get_option(L, options, key)) {
-    lua_pushliteral(L, "");
-    return;
-  }
+/* Takes the patterns of an option. */
+static const char *const *opt_patterns(lua_State *L, const pco__transfer *t,
+                                       const char *key, pco__arena *arena,
+                                       size_t *count) {
+  const char *name = t->op.cls->name;
+  if (!pco__get_option(L, 4, key))
+    return NULL;
   int at = lua_gettop(L);
   lua_Integer n = 1;
   if (lua_istable(L, at))
     n = pco__arg_sequence(L, at, name, key);
-  if (n > MAX_PATTERNS)
+  if (n > PCO__MAX_PATTERNS)
     bad_pattern(L, name, key, at);
-  lua_pushliteral(L, "");
-  for (lua_Integer i = 1; i <= n; i++) {
+  const char **patterns =
+      pco__arena_alloc(arena, (size_t)(n + 1) * sizeof *patterns);
+  for (lua_Integer i = 0; patterns && i < n; i++) {
     if (lua_istable(L, at))
-      lua_rawgeti(L, at, i);
+      lua_rawgeti(L, at, i + 1);
     else
       lua_pushvalue(L, at);
-    lua_pushfstring(L, "%s=%s", key, check_pattern(L, name, key));
-    lua_remove(L, -2);
-    lua_pushlstring(L, "\0", 1);
-    lua_concat(L, 3);
+    patterns[i] = pco__arena_string(arena, check_pattern(L, name, key));
+    lua_pop(L, 1);
   }
-  lua_replace(L, at);
+  pco__check_arena(L, name, arena);
+  lua_settop(L, at - 1);
+  *count = (size_t)n;
+  return patterns;
 }
 
-/* The umask, which a process can only ask for by changing it. */
-static unsigned read_umask(void) {
-  char line[128];
-  unsigned mask = 022;
-  FILE *file = fopen("/proc/self/status", "re");
-  if (!file)
-    return mask;
-  while (fgets(line, sizeof line, file))
-    if (sscanf(line, "Umask: %o", &mask) == 1)
-      break;
-  fclose(file);
-  return mask;
-}
-
-static void add_bounds(lua_State *L, luaL_Buffer *b, const char *name,
-                       bool upload) {
-  uint64_t most = upload ? UINT64_MAX : PCO__DEFAULT_ENTRIES;
-  add_number(b, "entries",
-             pco__opt_size(L, 4, name, "max_entries", most, UINT64_MAX));
-  most = upload ? UINT64_MAX : PCO__DEFAULT_BYTES;
-  add_number(b, "bytes",
-             pco__opt_size(L, 4, name, "max_bytes", most, UINT64_MAX));
-}
-
-static void add_choices(lua_State *L, luaL_Buffer *b, const char *name,
-                        bool upload) {
+static void parse_choices(lua_State *L, const char *name, bool upload,
+                          pco__transfer_wish *w) {
   static const char *const symlinks[] = {"keep", "inside", "follow", "refuse",
                                          NULL};
   static const char *const on_error[] = {"raise", "skip", NULL};
-  int how = pco__opt_choice(L, 4, name, "symlinks", symlinks, upload ? 0 : 1);
-  add_word(b, "symlinks", symlinks[how]);
-  if (pco__opt_choice(L, 4, name, "on_error", on_error, 0) == 1)
-    add_word(b, "on_error", "skip");
-  if (pco__opt_boolean(L, 4, name, "checksum", false))
-    add_word(b, "checksum", "1");
-  if (pco__opt_boolean(L, 4, name, "parents", false))
-    add_word(b, "parents", "1");
-}
-
-static void parse_words(lua_State *L, pco__transfer *t) {
-  luaL_Buffer b;
-  size_t len;
-  const char *name = t->op.cls->name;
-  t->only_changed = pco__opt_boolean(L, 4, name, "only_changed", false);
-  if (pco__opt_boolean(L, 4, name, "checksum", false) && !t->only_changed)
+  w->symlinks = pco__opt_choice(L, 4, name, "symlinks", symlinks,
+                                upload ? PCO__LINKS_KEEP : PCO__LINKS_INSIDE);
+  w->skip = pco__opt_choice(L, 4, name, "on_error", on_error, 0) == 1;
+  w->parents = pco__opt_boolean(L, 4, name, "parents", false);
+  w->only_changed = pco__opt_boolean(L, 4, name, "only_changed", false);
+  w->checksum = pco__opt_boolean(L, 4, name, "checksum", false);
+  if (w->checksum && !w->only_changed)
     pco__bad_argument(L, name,
                       "checksum says how only_changed compares: give both");
-  push_patterns(L, 4, name, "include");
-  push_patterns(L, 4, name, "exclude");
-  lua_concat(L, 2);
-  int patterns = lua_gettop(L);
-  luaL_buffinit(L, &b);
-  lua_pushvalue(L, patterns);
-  luaL_addvalue(&b);
-  add_choices(L, &b, name, t->upload);
-  add_bounds(L, &b, name, t->upload);
-  if (t->only_changed)
-    add_word(&b, "changed", "1");
-  if (!t->upload)
-    add_number(&b, "umask", read_umask());
-  luaL_pushresult(&b);
-  const char *s = lua_tolstring(L, -1, &len);
-  if (len > 100 * 1024)
+}
+
+static void parse_bounds(lua_State *L, const char *name, bool upload,
+                         pco__transfer_wish *w) {
+  w->max_entries =
+      pco__opt_size(L, 4, name, "max_entries",
+                    upload ? UINT64_MAX : PCO__DEFAULT_ENTRIES, UINT64_MAX);
+  w->max_bytes =
+      pco__opt_size(L, 4, name, "max_bytes",
+                    upload ? UINT64_MAX : PCO__DEFAULT_BYTES, UINT64_MAX);
+}
+
+static void parse_wish(lua_State *L, pco__transfer *t) {
+  const char *name = t->op.cls->name;
+  pco__arena *arena = &t->op.arena;
+  pco__transfer_wish w = {0};
+  parse_choices(L, name, t->upload, &w);
+  w.include = opt_patterns(L, t, "include", arena, &w.n_include);
+  w.exclude = opt_patterns(L, t, "exclude", arena, &w.n_exclude);
+  parse_bounds(L, name, t->upload, &w);
+  if (pco__transfer_ask(t, &w) == PCO_ELIMIT)
     pco__bad_argument(L, name, "include and exclude are more than 100 KiB");
-  t->words = pco__arena_copy(&t->op.arena, s, len);
-  t->words_len = len;
-  pco__check_arena(L, name, &t->op.arena);
-  lua_settop(L, 5);
+  pco__check_arena(L, name, arena);
 }
 
 static int move_tree(lua_State *L, const pco__op_class *cls) {
@@ -207,7 +160,7 @@ static int move_tree(lua_State *L, const pco__op_class *cls) {
   t->source = pco__arg_path(L, 2, name, "the source", &op->arena);
   t->target = pco__arg_path(L, 3, name, "the target", &op->arena);
   op->timeout = pco__opt_seconds(L, 4, name, "timeout", -1, true);
-  parse_words(L, t);
+  parse_wish(L, t);
   t->tells = pco__opt_function(L, 4, name, "on_progress");
   if (t->tells)
     pco__keep_callback(L, 5, 4, "on_progress");

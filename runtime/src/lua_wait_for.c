@@ -296,8 +296,9 @@ static void settle(pco__wait_for_op *o) {
 
 void pco__look_at_output(lua_State *L, pco__op *op, bool completed) {
   pco__wait_for_op *o = PCO_CONTAINER(op, pco__wait_for_op, base.op);
-  int top = lua_gettop(L);
-  luaL_checkstack(L, 8, "out of stack");
+  int top = L ? lua_gettop(L) : 0;
+  if (L)
+    luaL_checkstack(L, 8, "out of stack");
   if (o->verdict == PCO__LOOK_ON) { /* only written here */
     int verdict = look(L, o);
     pthread_mutex_lock(&op->loop->lock);
@@ -308,7 +309,8 @@ void pco__look_at_output(lua_State *L, pco__op *op, bool completed) {
   }
   if (completed)
     settle(o);
-  lua_settop(L, top);
+  if (L)
+    lua_settop(L, top);
 }
 
 /* The captures of the pattern, as string.match gives them; or the port. */

@@ -464,14 +464,20 @@ static void info_start(pco__op *op) {
   pco__op_complete(op, NULL);
 }
 
-static void look_destroy(pco__op *op) {
+static void look_leave(pco__op *op) {
   pco__look_op *o = look_of(op);
-  for (size_t i = 0; i < o->n_seen; i++)
-    pco__process_unref(o->seen[i].process);
-  free(o->seen);
   if (o->process) /* a handle that nobody took */
     pco__say_farewell(op->loop, (pco__farewell){.process = o->process,
                                                 .how = PCO__FAREWELL_RELEASE});
+  o->process = NULL;
+}
+
+static void look_destroy(pco__op *op) {
+  pco__look_op *o = look_of(op);
+  look_leave(op);
+  for (size_t i = 0; i < o->n_seen; i++)
+    pco__process_unref(o->seen[i].process);
+  free(o->seen);
   pco__sandbox_unref(o->sandbox);
 }
 
@@ -482,6 +488,7 @@ const pco__op_class pco__processes_class = {.name = "sandbox.processes",
 const pco__op_class pco__process_class = {.name = "sandbox.process",
                                           .start = process_start,
                                           .push = pco__push_found_process,
+                                          .leave = look_leave,
                                           .destroy = look_destroy};
 const pco__op_class pco__info_class = {.name = "sandbox.info",
                                        .start = info_start,

@@ -78,6 +78,7 @@ void pco__tell_lookers(pco__process *p);
 struct lua_State;
 int pco__process_wait_for(struct lua_State *L);
 int pco__push_wait_for(struct lua_State *L, pco__op *op);
+/* L may be NULL for a plain text: a host in C has nothing else. */
 void pco__look_at_output(struct lua_State *L, pco__op *op, bool completed);
 
 #endif /* PCO_WAIT_FOR_H */

@@ -6,56 +6,13 @@
 #include <math.h>
 #include <signal.h>
 
-#include "embed_host.h"
-#include "portico/sandbox.h"
+#include "embed_boxes.h"
 
-#define S INT64_C(1000000000)
-
-static pco_runtime *rt;
-static const char *backend;
-static bool portal;
 static int n_done;
 
 static void on_done(void *ud, pco_pending *pending) {
   n_done++;
   *(int *)ud = pco_pending_code(pending);
-}
-
-/* Each call of the tests: with a callback in ticks, or waited for. */
-static pco_pending *over(int rc, pco_pending **out) {
-  if (rc < 0) {
-    printf("# %s: %s\n", pco_errname(rc), pco_last_message(rt));
-    return NULL;
-  }
-  pco_pending *p = *out;
-  rc = pco_pending_wait(p, 60 * S);
-  if (rc < 0)
-    printf("# wait: %s\n", pco_errname(rc));
-  const pco_error *err = pco_pending_error(p);
-  if (err)
-    printf("# %s: %s\n", pco_errname(err->code), err->message);
-  return p;
-}
-
-/* The code of a call, which is released. */
-static int code(int rc, pco_pending **out) {
-  pco_pending *p = over(rc, out);
-  if (!p)
-    return rc;
-  rc = pco_pending_code(p);
-  pco_pending_release(p);
-  return rc;
-}
-
-static pco_box *new_box(void) {
-  pco_box_opts o = {.size = sizeof o, .backend = backend};
-  pco_pending *p = NULL;
-  o.flags = portal ? PCO_BOX_PORTAL : 0;
-  p = over(pco_box_create(rt, &o, NULL, NULL, &p), &p);
-  pco_box *box = p ? pco_pending_box(p) : NULL;
-  embed_ok(p && !pco_pending_box(p), "a box is taken once");
-  pco_pending_release(p);
-  return box;
 }
 
 static void test_exec(pco_box *box) {
@@ -65,7 +22,7 @@ static void test_exec(pco_box *box) {
   o.input = "hello";
   o.input_len = 5;
   pco_pending *p = NULL;
-  p = over(pco_exec(box, &o, NULL, NULL, &p), &p);
+  p = embed_over(pco_exec(box, &o, NULL, NULL, &p), &p);
   embed_is(pco_pending_result(p, &r), 0, "a command has a result");
   embed_ok(r.code == 3 && r.reason == PCO_BY_EXIT && r.eof == 1 && r.pid > 0,
            "its exit");
@@ -73,20 +30,44 @@ static void test_exec(pco_box *box) {
   embed_ok(r.err_len == 8 && memcmp(r.err, "problem\n", 8) == 0, "its stderr");
   pco_pending_release(p);
 
+  struct {
+    pco_exec_result r;
+    uint64_t behind;
+  } old = {.behind = 7};
+  memset(&old.r, 7, sizeof old.r);
+  old.r.size = offsetof(pco_exec_result, limit);
+  p = embed_over(pco_exec(box, &o, NULL, NULL, &p), &p);
+  embed_is(pco_pending_result(p, &old.r), 0, "the result of an older program");
+  embed_ok(old.r.code == 3 && old.r.out_len == 5 && old.r.out_cut != 5,
+           "is filled as far as it goes");
+  old.r.size = 8;
+  embed_is(pco_pending_result(p, &old.r), PCO_ESIZE, "there was none so small");
+  pco_pending_release(p);
+
+  pco_exec_opts much = {.size = sizeof much, .max_output = 100};
+  much.shell = "head -c 1000 /dev/zero; sleep 100 & exit";
+  much.drain_ns = 1;
+  p = embed_over(pco_exec(box, &much, NULL, NULL, &p), &p);
+  embed_ok(pco_pending_result(p, &r) == 0 && r.out_len == 100 &&
+               r.out_bytes == 1000 && r.out_cut == 50 && r.err_cut == 0 &&
+               r.eof == 0 && !r.limit,
+           "what is too much is cut in the middle");
+  pco_pending_release(p);
+
   o.flags = PCO_EXEC_CHECK;
-  p = over(pco_exec(box, &o, NULL, NULL, &p), &p);
+  p = embed_over(pco_exec(box, &o, NULL, NULL, &p), &p);
   embed_is(pco_pending_code(p), PCO_EEXIT, "with CHECK it fails");
   embed_is(pco_pending_result(p, &r), 0, "with a result all the same");
   pco_pending_release(p);
 
   const char *argv[] = {"/no/such/program", NULL};
   pco_exec_opts none = {.size = sizeof none, .argv = argv};
-  embed_is(code(pco_exec(box, &none, NULL, NULL, &p), &p), UV_ENOENT,
+  embed_is(embed_code(pco_exec(box, &none, NULL, NULL, &p), &p), UV_ENOENT,
            "a program that is not there");
 
   pco_exec_opts slow = {.size = sizeof slow, .shell = "echo part; sleep 100"};
   slow.timeout_ns = S / 5;
-  p = over(pco_exec(box, &slow, NULL, NULL, &p), &p);
+  p = embed_over(pco_exec(box, &slow, NULL, NULL, &p), &p);
   embed_is(pco_pending_code(p), PCO_ETIMEDOUT, "one that takes too long");
   embed_ok(pco_pending_result(p, &r) == 0 && r.out_len == 5 &&
                r.reason == PCO_BY_TIMEOUT,
@@ -98,7 +79,7 @@ static void test_exec(pco_box *box) {
   embed_is(pco_pending_code(p), PCO_EBUSY, "has no outcome yet");
   embed_is(pco_pending_wait(p, S / 100), PCO_ECALLTIMEOUT, "waited too short");
   embed_is(pco_pending_cancel(p), 0, "cancelled");
-  embed_is(code(0, &p), PCO_ECANCELED, "it ends so");
+  embed_is(embed_code(0, &p), PCO_ECANCELED, "it ends so");
 }
 
 static void test_command(pco_box *box) {
@@ -106,13 +87,13 @@ static void test_command(pco_box *box) {
   const char *argv[] = {"cat", NULL};
   o.argv = argv;
   pco_pending *p = NULL;
-  p = over(pco_command_start(box, &o, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_start(box, &o, NULL, NULL, &p), &p);
   pco_command *c = pco_pending_command(p);
   embed_ok(c && pco_command_pid(c) > 0, "a command is started");
   pco_pending_release(p);
-  embed_is(code(pco_command_write(c, "ping", 4, NULL, NULL, &p), &p), 0,
+  embed_is(embed_code(pco_command_write(c, "ping", 4, NULL, NULL, &p), &p), 0,
            "written");
-  p = over(pco_command_read(c, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_read(c, NULL, NULL, &p), &p);
   const char *data;
   size_t len;
   embed_ok(pco_pending_chunk(p, 0, &data, &len) == 1 && len == 4 &&
@@ -120,13 +101,13 @@ static void test_command(pco_box *box) {
            "read");
   embed_is(pco_pending_chunk(p, 1, &data, &len), 0, "that is all");
   pco_pending_release(p);
-  embed_is(code(pco_command_close_stdin(c, NULL, NULL, &p), &p), 0,
+  embed_is(embed_code(pco_command_close_stdin(c, NULL, NULL, &p), &p), 0,
            "its input ends");
-  p = over(pco_command_read(c, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_read(c, NULL, NULL, &p), &p);
   embed_ok(pco_pending_code(p) == 0 && !pco_pending_chunk(p, 0, &data, &len),
            "so does its output");
   pco_pending_release(p);
-  p = over(pco_command_wait(c, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_wait(c, NULL, NULL, &p), &p);
   pco_exec_result r = {.size = sizeof r};
   embed_ok(pco_pending_result(p, &r) == 0 && r.code == 0, "and it");
   pco_pending_release(p);
@@ -134,61 +115,149 @@ static void test_command(pco_box *box) {
 
   const char *sleeper[] = {"sleep", "100", NULL};
   pco_exec_opts s = {.size = sizeof s, .argv = sleeper};
-  p = over(pco_command_start(box, &s, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_start(box, &s, NULL, NULL, &p), &p);
   c = pco_pending_command(p);
   pco_pending_release(p);
   embed_is(pco_command_write(c, "x", 1, NULL, NULL, &p), PCO_EINVAL,
            "without PCO_EXEC_STDIN nothing is written");
-  embed_is(code(pco_command_signal(c, SIGTERM, NULL, NULL, &p), &p), 0,
+  embed_is(embed_code(pco_command_signal(c, SIGTERM, NULL, NULL, &p), &p), 0,
            "signalled");
-  p = over(pco_command_kill(c, 0, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_kill(c, 0, NULL, NULL, &p), &p);
   embed_ok(pco_pending_result(p, &r) == 0 && r.signal == SIGTERM,
            "killed, after the signal");
   pco_pending_release(p);
   pco_command_release(c);
 }
 
-static void test_files(pco_box *box) {
+static pco_command *start(pco_box *box, const char *line, uint32_t flags) {
   pco_pending *p = NULL;
+  pco_exec_opts o = {.size = sizeof o, .shell = line, .flags = flags};
+  p = embed_over(pco_command_start(box, &o, NULL, NULL, &p), &p);
+  pco_command *c = pco_pending_command(p);
+  pco_pending_release(p);
+  return c;
+}
+
+static int wait_for(pco_command *c, const pco_wait_opts *o) {
+  pco_pending *p = NULL;
+  return embed_code(pco_command_wait_for(c, o, NULL, NULL, &p), &p);
+}
+
+/* Output that comes in pieces, is on one stream, or never; and what is not
+ * taken by looking. */
+static void test_wait_for(pco_box *box) {
+  pco_pending *p = NULL;
+  pco_wait_opts o = {.size = sizeof o, .output = "re%dy", .output_len = 5};
+  pco_command *c = start(box,
+                         "printf 're%%'; read x; printf 'dy\\n'; "
+                         "echo problem >&2; read x; exit 4",
+                         PCO_EXEC_STDIN);
+  embed_is(pco_command_wait_for(c, &o, NULL, NULL, &p), 0, "a text waited for");
+  embed_is(pco_pending_wait(p, S / 20), PCO_ECALLTIMEOUT, "half of it is none");
+  pco_pending *q = NULL;
+  embed_code(pco_command_write(c, "\n", 1, NULL, NULL, &q), &q);
+  embed_is(embed_code(0, &p), 0, "all of it is");
+  o.streams = PCO_WAIT_STDERR;
+  o.timeout_ns = S / 20;
+  embed_is(wait_for(c, &o), PCO_ECALLTIMEOUT, "on the other stream it is not");
+  o = (pco_wait_opts){.size = sizeof o, .output = "problem", .output_len = 7};
+  embed_is(wait_for(c, &o), 0, "what is there already");
   const char *data;
   size_t len;
-  pco_file_opts parents = {.size = sizeof parents, .flags = PCO_FS_PARENTS};
-  pco_file_opts append = {.size = sizeof append, .flags = PCO_FS_APPEND};
-  pco_file_opts missing = {.size = sizeof missing,
-                           .flags = PCO_FILE_MISSING_OK | PCO_FS_RECURSIVE};
-  embed_is(code(pco_file_mkdir(box, "d/e", &parents, NULL, NULL, &p), &p), 0,
-           "directories");
-  embed_is(code(pco_file_write(box, "d/b", "one", 3, NULL, NULL, NULL, &p), &p),
-           0, "a file");
-  embed_is(
-      code(pco_file_write(box, "d/b", "two", 3, &append, NULL, NULL, &p), &p),
-      0, "more of it");
-  p = over(pco_file_read(box, "d/b", NULL, NULL, NULL, &p), &p);
-  embed_ok(pco_pending_bytes(p, &data, &len) == 0 && len == 6 &&
-               memcmp(data, "onetwo", 6) == 0,
-           "read");
+  p = embed_over(pco_command_read(c, NULL, NULL, &p), &p);
+  embed_ok(p && pco_pending_chunk(p, 0, &data, &len) == 1 && len >= 3 &&
+               memcmp(data, "re%", 3) == 0,
+           "looking takes nothing");
   pco_pending_release(p);
-  embed_is(code(pco_file_rename(box, "d/b", "d/a", NULL, NULL, NULL, &p), &p),
-           0, "renamed");
-  pco_stat st = {.struct_size = sizeof st};
-  p = over(pco_file_stat(box, "d/a", NULL, NULL, NULL, &p), &p);
-  embed_ok(pco_pending_entry(p, 0, &st) == 1 && st.size == 6 &&
-               st.type == PCO_FILE && !pco_pending_entry(p, 1, &st),
-           "its attributes");
-  pco_pending_release(p);
-  p = over(pco_file_list(box, "d", NULL, NULL, NULL, &p), &p);
-  bool good = pco_pending_entry(p, 0, &st) == 1 && strcmp(st.name, "a") == 0;
-  good = good && pco_pending_entry(p, 1, &st) == 1 && st.type == PCO_DIRECTORY;
-  embed_ok(good && pco_pending_entry(p, 2, &st) == 0, "listed in order");
-  pco_pending_release(p);
-  embed_is(code(pco_file_remove(box, "d", &missing, NULL, NULL, &p), &p), 0,
-           "removed");
-  embed_is(code(pco_file_remove(box, "d", &missing, NULL, NULL, &p), &p), 0,
-           "again");
-  p = over(pco_file_read(box, "d/a", NULL, NULL, NULL, &p), &p);
+  o.output = "never";
+  o.output_len = 5;
+  embed_is(pco_command_wait_for(c, &o, NULL, NULL, &p), 0, "what never comes");
+  embed_code(pco_command_write(c, "\n", 1, NULL, NULL, &q), &q);
+  p = embed_over(0, &p);
   const pco_error *err = pco_pending_error(p);
-  embed_ok(err && err->code == UV_ENOENT && strcmp(err->path, "d/a") == 0,
-           "a file that is gone, with its name");
+  embed_ok(err && err->code == PCO_EEXIT && strstr(err->message, "code 4"),
+           "ends with the command, and says how");
+  pco_pending_release(p);
+  pco_command_release(c);
+
+  c = start(box, "sleep 100", 0);
+  o = (pco_wait_opts){.size = sizeof o, .port = 1, .timeout_ns = S / 20};
+  embed_is(wait_for(c, &o), PCO_ECALLTIMEOUT, "a port that nobody opens");
+  o.timeout_ns = 0;
+  embed_is(pco_command_wait_for(c, &o, NULL, NULL, &p), 0, "waited for again");
+  embed_code(pco_command_kill(c, 0, NULL, NULL, &q), &q);
+  embed_is(embed_code(0, &p), PCO_EEXIT, "until the command is killed");
+  o.output = "both";
+  o.output_len = 4;
+  embed_is(wait_for(c, &o), PCO_EINVAL, "a port and a text");
+  o.port = 0;
+  o.output_len = 0;
+  embed_is(wait_for(c, &o), PCO_EINVAL, "neither");
+  o.size = 3;
+  embed_is(wait_for(c, &o), PCO_ESIZE, "a wrong size");
+  embed_is(wait_for(c, NULL), PCO_EINVAL, "nothing to wait for");
+  pco_command_release(c);
+}
+
+/* The number of commands that a look tells of. */
+static size_t count(pco_box *box, uint32_t flags, int64_t pid,
+                    pco_command_info *last) {
+  pco_pending *p = NULL;
+  pco_command_info i = {.size = sizeof i};
+  size_t n = 0;
+  p = embed_over(pco_box_commands(box, flags, NULL, NULL, &p), &p);
+  for (; p && pco_pending_command_info(p, n, &i) == 1; n++)
+    if (i.pid == pid) {
+      *last = i;
+      last->argv = NULL;
+      embed_text(i.argv[0], "/bin/sh", "what runs is named");
+    }
+  pco_pending_release(p);
+  return n;
+}
+
+static void test_looks(pco_box *box) {
+  pco_pending *p = NULL;
+  pco_command_info i = {.size = sizeof i};
+  pco_command *c = start(box, "exec sleep 100", 0);
+  int64_t pid = pco_command_pid(c);
+  embed_is((long)count(box, 0, pid, &i), 1, "one command runs");
+  embed_ok(i.pid == pid && !i.ended && i.started > 1e9, "since then");
+  pco_command_release(c);
+  p = embed_over(pco_box_command(box, pid, NULL, NULL, &p), &p);
+  c = pco_pending_command(p);
+  embed_ok(c && pco_command_pid(c) == pid && !pco_pending_command(p),
+           "it is found by its pid, once");
+  pco_pending_release(p);
+  embed_code(pco_command_kill(c, 0, NULL, NULL, &p), &p);
+  pco_command_release(c);
+  embed_is((long)count(box, 0, pid, &i), 0, "none runs");
+  embed_ok(count(box, PCO_LOOK_ENDED, pid, &i) >= 1 && i.ended &&
+               i.signal == SIGKILL && i.code == 137,
+           "how it ended is known");
+  embed_is(embed_code(pco_box_command(box, 999999, NULL, NULL, &p), &p),
+           UV_ESRCH, "no such command");
+  embed_is(pco_box_command(box, -1, NULL, NULL, &p), PCO_EINVAL, "no pid");
+  embed_is(pco_box_commands(box, 8, NULL, NULL, &p), PCO_EINVAL,
+           "an unknown flag of a look");
+
+  pco_box_info b = {.size = sizeof b};
+  p = embed_over(pco_box_look(box, NULL, NULL, &p), &p);
+  embed_ok(p && pco_pending_info(p, &b) == 0 && b.state == PCO_STATE_RUNNING &&
+               strcmp(b.id, pco_box_id(box)) == 0 &&
+               strcmp(b.backend, embed_backend) == 0 && b.created > 1e9,
+           "what a box is");
+  embed_is(pco_pending_path(p, 0, &(const char *){NULL}), UV_ENOENT,
+           "an outcome that it has not");
+  pco_pending_release(p);
+  const char *name, *reason;
+  int level, found = 0;
+  p = embed_over(pco_box_probe(box, NULL, NULL, &p), &p);
+  for (size_t n = 0;
+       p && pco_pending_capability(p, n, &name, &level, &reason) == 1; n++)
+    found += strcmp(name, "limits.memory") == 0 && level >= PCO_MISSING &&
+             level <= PCO_NATIVE;
+  embed_is(found, 1, "what a backend can enforce is told");
   pco_pending_release(p);
 }
 
@@ -201,7 +270,7 @@ static bool says(pco_command *c, const char *text) {
     pco_pending *p = NULL;
     const char *data = NULL;
     size_t len = 0;
-    p = over(pco_command_read(c, NULL, NULL, &p), &p);
+    p = embed_over(pco_command_read(c, NULL, NULL, &p), &p);
     if (!p || pco_pending_chunk(p, 0, &data, &len) == 0)
       i = 100;
     if (n + len < sizeof all && len > 0)
@@ -219,18 +288,18 @@ static void test_terminal(pco_box *box) {
   o.shell = "test -t 0 && stty size && read x && stty size";
   o.cols = 100;
   pco_pending *p = NULL;
-  p = over(pco_command_start(box, &o, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_start(box, &o, NULL, NULL, &p), &p);
   pco_command *c = pco_pending_command(p);
   pco_pending_release(p);
   embed_ok(says(c, "24 100"), "a command has a terminal of this size");
-  embed_is(code(pco_command_resize(c, 90, 30, NULL, NULL, &p), &p), 0,
+  embed_is(embed_code(pco_command_resize(c, 90, 30, NULL, NULL, &p), &p), 0,
            "it is resized");
-  embed_is(code(pco_command_write(c, "\n", 1, NULL, NULL, &p), &p), 0,
+  embed_is(embed_code(pco_command_write(c, "\n", 1, NULL, NULL, &p), &p), 0,
            "and written to");
   embed_ok(says(c, "30 90"), "the command sees that");
   embed_is(pco_command_resize(c, 0, 1, NULL, NULL, &p), PCO_EINVAL,
            "no columns");
-  embed_is(code(pco_command_wait(c, NULL, NULL, &p), &p), 0, "it ends");
+  embed_is(embed_code(pco_command_wait(c, NULL, NULL, &p), &p), 0, "it ends");
   pco_command_release(c);
 
   o.flags |= PCO_EXEC_MERGE;
@@ -241,165 +310,14 @@ static void test_terminal(pco_box *box) {
            "a size without one");
   o.cols = 0;
   o.shell = "sleep 100";
-  p = over(pco_command_start(box, &o, NULL, NULL, &p), &p);
+  p = embed_over(pco_command_start(box, &o, NULL, NULL, &p), &p);
   c = pco_pending_command(p);
   pco_pending_release(p);
   embed_is(pco_command_resize(c, 80, 24, NULL, NULL, &p), PCO_EINVAL,
            "a command without one has no size");
-  embed_is(code(pco_command_kill(c, 0, NULL, NULL, &p), &p), 0,
+  embed_is(embed_code(pco_command_kill(c, 0, NULL, NULL, &p), &p), 0,
            "and is killed");
   pco_command_release(c);
-}
-
-static pco_file *open_file(pco_box *box, const char *path, const char *mode) {
-  pco_pending *p = NULL;
-  p = over(pco_file_open(box, path, mode, NULL, NULL, NULL, &p), &p);
-  pco_file *f = p ? pco_pending_file(p) : NULL;
-  embed_ok(p && !pco_pending_file(p), "a file is taken once");
-  pco_pending_release(p);
-  return f;
-}
-
-static bool reads(pco_file *f, uint64_t at, const char *want) {
-  pco_pending *p = NULL;
-  const char *data = NULL;
-  size_t len = 0;
-  p = over(pco_file_read_at(f, at, 100, NULL, NULL, &p), &p);
-  bool good = p && pco_pending_bytes(p, &data, &len) == 0 &&
-              len == strlen(want) && memcmp(data, want, len) == 0;
-  pco_pending_release(p);
-  return good;
-}
-
-/* Places and lengths that no file has; the box is there afterwards. */
-static void test_places(pco_box *box) {
-  const uint64_t last = INT64_MAX;
-  pco_pending *p = NULL;
-  pco_file_opts o = {.size = sizeof o, .offset = last + 1};
-  pco_file *f = open_file(box, "places", "w+");
-  embed_is(pco_file_read_at(f, last + 1, 1, NULL, NULL, &p), PCO_EINVAL,
-           "no place to read at");
-  embed_ok(strstr(pco_last_message(rt), "9223372036854775808") != NULL,
-           "which is named");
-  embed_is(pco_file_write_at(f, UINT64_MAX, "a", 1, NULL, NULL, &p), PCO_EINVAL,
-           "none to write at");
-  embed_is(pco_file_truncate(f, UINT64_MAX, NULL, NULL, &p), PCO_EINVAL,
-           "no size");
-  embed_is(pco_file_read(box, "places", &o, NULL, NULL, &p), PCO_EINVAL,
-           "nor with the path");
-  embed_ok(code(pco_file_write_at(f, last, "a", 1, NULL, NULL, &p), &p) < 0,
-           "beyond the last one nothing is written");
-  embed_is(code(pco_file_read_at(f, 0, SIZE_MAX, NULL, NULL, &p), &p), 0,
-           "more than there is may be asked for");
-  o.offset = 0;
-  o.length = UINT64_MAX;
-  embed_is(code(pco_file_read(box, "places", &o, NULL, NULL, &p), &p), 0,
-           "also with the path");
-  pco_file_release(f);
-}
-
-static void test_open_files(pco_box *box) {
-  pco_pending *p = NULL;
-  pco_stat st = {.struct_size = sizeof st};
-  pco_file *f = open_file(box, "open", "w+");
-  embed_is(code(pco_file_write_at(f, 3, "def", 3, NULL, NULL, &p), &p), 0,
-           "written at a place");
-  embed_is(code(pco_file_write_at(f, 0, "abc", 3, NULL, NULL, &p), &p), 0,
-           "and before it");
-  embed_ok(reads(f, 0, "abcdef") && reads(f, 4, "ef") && reads(f, 9, ""),
-           "read at places, the end included");
-  embed_is(code(pco_file_truncate(f, 4, NULL, NULL, &p), &p), 0,
-           "made shorter");
-  embed_is(code(pco_file_sync(f, NULL, NULL, &p), &p), 0, "put to the disk");
-  p = over(pco_file_stat_open(f, NULL, NULL, &p), &p);
-  embed_ok(pco_pending_entry(p, 0, &st) == 1 && st.size == 4, "looked at");
-  pco_pending_release(p);
-  pco_pending *q = NULL;
-  embed_is(pco_file_read_at(f, 0, 4, NULL, NULL, &p), 0, "a call that goes on");
-  int second = pco_file_read_at(f, 0, 4, NULL, NULL, &q);
-  embed_ok(second == PCO_EBUSY || (second == 0 && portal),
-           "keeps others away, unless it was quick");
-  if (second == 0)
-    code(0, &q);
-  embed_is(code(0, &p), 0, "and ends");
-  embed_is(code(pco_file_close(f, NULL, NULL, &p), &p), 0, "closed");
-  embed_is(pco_file_sync(f, NULL, NULL, &p), PCO_ECLOSED, "no more calls");
-  pco_file_release(f);
-
-  embed_is(code(pco_file_copy(box, "open", "copy", NULL, NULL, NULL, &p), &p),
-           0, "copied");
-  embed_is(pco_file_copy(box, "open", "", NULL, NULL, NULL, &p), PCO_EINVAL,
-           "not to nowhere");
-  f = open_file(box, "copy", "r");
-  embed_ok(reads(f, 0, "abcd"), "what is in it");
-  embed_is(pco_file_write_at(f, 0, "x", 1, NULL, NULL, &p), UV_EBADF,
-           "not opened for writing");
-  pco_file_release(f); /* unclosed */
-  embed_is(pco_file_open(box, "copy", "rw", NULL, NULL, NULL, &p), PCO_EINVAL,
-           "a mode that is none");
-  embed_ok(strstr(pco_last_message(rt), "\"r\"") != NULL, "those that are");
-  embed_is(code(pco_file_open(box, "copy", "wx", NULL, NULL, NULL, &p), &p),
-           UV_EEXIST, "a file that is to be new");
-  embed_is(pco_file_sync(NULL, NULL, NULL, &p), PCO_EINVAL, "no file");
-  pco_file_release(NULL);
-}
-
-/* Whether the events that come include one of these. */
-static bool hears(pco_watch *w, uint32_t type, const char *path) {
-  bool found = false;
-  for (int i = 0; i < 20 && !found; i++) {
-    pco_pending *p = NULL;
-    pco_watch_event e = {.size = sizeof e};
-    p = over(pco_watch_next(w, NULL, NULL, &p), &p);
-    for (size_t n = 0; p && pco_pending_event(p, n, &e) == 1; n++)
-      found |= e.type == type && strcmp(e.path, path) == 0;
-    if (!p || pco_pending_code(p) < 0)
-      i = 20;
-    pco_pending_release(p);
-  }
-  return found;
-}
-
-static void test_watch(pco_box *box) {
-  pco_pending *p = NULL;
-  pco_file_opts below = {.size = sizeof below, .flags = PCO_FS_RECURSIVE};
-  pco_file_opts parents = {.size = sizeof parents, .flags = PCO_FS_PARENTS};
-  code(pco_file_mkdir(box, "seen/below", &parents, NULL, NULL, &p), &p);
-  p = over(pco_watch_open(box, "seen", &below, NULL, NULL, &p), &p);
-  pco_watch *w = p ? pco_pending_watch(p) : NULL;
-  embed_ok(w && !pco_pending_watch(p), "a watch is taken once");
-  pco_pending_release(p);
-  code(pco_file_mkdir(box, "seen/below/a", NULL, NULL, NULL, &p), &p);
-  embed_ok(hears(w, PCO_WATCH_CREATE, "below/a"),
-           "a new directory is heard of");
-  code(pco_file_remove(box, "seen/below/a", NULL, NULL, NULL, &p), &p);
-  embed_ok(hears(w, PCO_WATCH_REMOVE, "below/a"), "and its end");
-  pco_watch_event e = {.size = 1};
-  pco_pending *q = NULL;
-  embed_is(pco_watch_next(w, NULL, NULL, &p), 0, "one waits");
-  embed_is(pco_watch_next(w, NULL, NULL, &q), PCO_EBUSY, "so no other does");
-  embed_is(pco_pending_event(p, 0, &e), PCO_EBUSY, "nothing has come yet");
-  embed_is(code(pco_watch_close(w, NULL, NULL, &q), &q), 0, "closed under it");
-  embed_ok(code(0, &p) < 0, "which ends the wait");
-  embed_is(pco_watch_next(w, NULL, NULL, &p), PCO_ECLOSED, "no more events");
-  pco_watch_release(w);
-  embed_is(pco_watch_next(NULL, NULL, NULL, &p), PCO_EINVAL, "no watch");
-  p = over(pco_watch_open(box, "seen", NULL, NULL, NULL, &p), &p);
-  pco_watch_release(pco_pending_watch(p)); /* unclosed */
-  pco_pending_release(p);
-  code(pco_file_mkdir(box, "short", NULL, NULL, NULL, &p), &p);
-  p = over(pco_watch_open(box, "short", NULL, NULL, NULL, &p), &p);
-  w = p ? pco_pending_watch(p) : NULL;
-  pco_pending_release(p);
-  code(pco_file_remove(box, "short", NULL, NULL, NULL, &p), &p);
-  embed_ok(hears(w, PCO_WATCH_REMOVE, ""), "what is watched is gone");
-  e.size = sizeof e;
-  p = over(pco_watch_next(w, NULL, NULL, &p), &p);
-  embed_ok(pco_pending_code(p) == 0 && pco_pending_event(p, 0, &e) == 0,
-           "and there are no more events");
-  pco_pending_release(p);
-  pco_watch_release(w);
-  code(pco_watch_open(box, "seen", NULL, NULL, NULL, &p), &p); /* not taken */
 }
 
 static int refused(pco_box *box, pco_limits l, const char *text) {
@@ -407,7 +325,7 @@ static int refused(pco_box *box, pco_limits l, const char *text) {
   l.struct_size = l.struct_size ? l.struct_size : sizeof l;
   pco_exec_opts o = {.size = sizeof o, .shell = "true", .limits = &l};
   int rc = pco_exec(box, &o, NULL, NULL, &p);
-  embed_ok(!p && strstr(pco_last_message(rt), text), "and says why");
+  embed_ok(!p && strstr(pco_last_message(embed_rt), text), "and says why");
   return rc;
 }
 
@@ -431,7 +349,7 @@ static void test_limits(pco_box *box) {
   pco_limits l = {.struct_size = sizeof l, .open_files = 99};
   pco_exec_opts o = {.size = sizeof o, .shell = "ulimit -n", .limits = &l};
   pco_exec_result r = {.size = sizeof r};
-  p = over(pco_exec(box, &o, NULL, NULL, &p), &p);
+  p = embed_over(pco_exec(box, &o, NULL, NULL, &p), &p);
   embed_ok(p && pco_pending_result(p, &r) == 0 && r.out_len == 3 &&
                memcmp(r.out, "99\n", 3) == 0,
            "a limit that can be is the command's");
@@ -447,10 +365,10 @@ static void test_callbacks(pco_box *box) {
   for (int i = 0; i < 20; i++) {
     codes[i] = 1;
     if (pco_exec(box, &o, on_done, &codes[i], NULL) < 0)
-      printf("# %s\n", pco_last_message(rt));
+      printf("# %s\n", pco_last_message(embed_rt));
   }
   embed_is(n_done, 0, "no callback before a tick");
-  embed_is(pco_run(rt, NULL, 60 * S), 0, "ticks until nothing goes on");
+  embed_is(pco_run(embed_rt, NULL, 60 * S), 0, "ticks until nothing goes on");
   bool good = n_done == 20;
   for (int i = 0; i < 20; i++)
     good = good && codes[i] == 0;
@@ -461,10 +379,11 @@ static void test_mistakes(pco_box *box) {
   pco_pending *p = NULL;
   pco_exec_opts o = {.size = sizeof o};
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_EINVAL, "nothing to run");
-  embed_ok(!p && strstr(pco_last_message(rt), "argv or shell"), "is said");
-  o.size--;
+  embed_ok(!p && strstr(pco_last_message(embed_rt), "argv or shell"),
+           "is said");
+  o.size = 8;
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_ESIZE, "a wrong size");
-  o.size++;
+  o.size = sizeof o;
   o.shell = "true";
   o.flags = 1u << 31;
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_EINVAL, "an unknown flag");
@@ -475,14 +394,15 @@ static void test_mistakes(pco_box *box) {
   o.input_len = 5;
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_EINVAL,
            "no input of 5 bytes");
-  embed_ok(strstr(pco_last_message(rt), "input is NULL") != NULL, "is said");
+  embed_ok(strstr(pco_last_message(embed_rt), "input is NULL") != NULL,
+           "is said");
   o.input_len = 0;
   o.env = (const char *const[]){"A=1", "=2", NULL};
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_EINVAL,
            "a nameless variable");
-  embed_ok(strstr(pco_last_message(rt), "no name") != NULL, "is said");
+  embed_ok(strstr(pco_last_message(embed_rt), "no name") != NULL, "is said");
   o.env = NULL;
-  if (portal)
+  if (embed_portal)
     embed_is(pco_exec(box, &o, on_done, NULL, &p), PCO_EINVAL,
              "callbacks on a portal");
 }
@@ -491,16 +411,17 @@ static void test_mistakes(pco_box *box) {
 static void test_untaken(void) {
   pco_pending *p[4] = {NULL};
   pco_exec_opts o = {.size = sizeof o, .shell = "sleep 100"};
-  pco_box_opts bo = {.size = sizeof bo, .backend = backend};
-  bo.flags = portal ? PCO_BOX_PORTAL : 0;
-  rt = embed_new(NULL);
-  pco_box *box = new_box();
-  over(pco_file_open(box, "f", "w", NULL, NULL, NULL, &p[0]), &p[0]);
-  over(pco_watch_open(box, ".", NULL, NULL, NULL, &p[1]), &p[1]);
-  over(pco_command_start(box, &o, NULL, NULL, &p[2]), &p[2]);
-  over(pco_box_create(rt, &bo, NULL, NULL, &p[3]), &p[3]);
+  pco_box_opts bo = {.size = sizeof bo, .backend = embed_backend};
+  bo.flags = embed_portal ? PCO_BOX_PORTAL : 0;
+  embed_rt = embed_new(NULL);
+  pco_box *box = embed_box();
+  embed_over(pco_file_open(box, "f", "w", NULL, NULL, NULL, &p[0]), &p[0]);
+  embed_over(pco_watch_open(box, ".", NULL, NULL, NULL, &p[1]), &p[1]);
+  embed_over(pco_command_start(box, &o, NULL, NULL, &p[2]), &p[2]);
+  embed_over(pco_box_create(embed_rt, &bo, NULL, NULL, &p[3]), &p[3]);
   pco_box_release(box);
-  embed_is(pco_runtime_destroy(rt), 0, "the runtime ends before its calls");
+  embed_is(pco_runtime_destroy(embed_rt), 0,
+           "the runtime ends before its calls");
   embed_ok(!pco_pending_file(p[0]) && !pco_pending_watch(p[1]) &&
                !pco_pending_command(p[2]) && !pco_pending_box(p[3]),
            "what they made is gone");
@@ -511,30 +432,49 @@ static void test_untaken(void) {
 static void test_ends(void) {
   pco_pending *p = NULL;
   pco_exec_opts o = {.size = sizeof o, .shell = "sleep 100"};
-  pco_box *box = new_box();
+  pco_box *box = embed_box();
   embed_ok(pco_box_id(box) != NULL, "a box has an id");
   embed_is(pco_exec(box, &o, NULL, NULL, &p), 0, "a command runs in it");
   pco_pending *q = NULL;
-  embed_is(code(pco_box_close(box, NULL, NULL, &q), &q), 0, "it is closed");
-  embed_is(code(0, &p), PCO_ECLOSED, "the command hears of it");
+  embed_is(embed_code(pco_box_close(box, NULL, NULL, &q), &q), 0,
+           "it is closed");
+  embed_is(embed_code(0, &p), PCO_ECLOSED, "the command hears of it");
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_ECLOSED, "no more calls");
   pco_box_release(box);
 
-  box = new_box();
+  box = embed_box();
   pco_exec(box, &o, NULL, NULL, &p);
   pco_pending_release(p); /* while it runs */
   pco_box_release(box);   /* unclosed */
 
-  box = new_box();
+  box = embed_box();
   pco_exec(box, &o, NULL, NULL, &p);
   pco_pending_release(p); /* while it runs */
   pco_command_start(box, &o, NULL, NULL, &q);
-  pco_command *c = over(0, &q) ? pco_pending_command(q) : NULL;
+  pco_command *c = embed_over(0, &q) ? pco_pending_command(q) : NULL;
   pco_pending_release(q);
   pco_exec(box, &o, NULL, NULL, &q);
-  pco_file *f = open_file(box, "last", "w");
+  pco_pending *made = NULL;
+  made = embed_over(pco_file_open(box, "last", "w", NULL, NULL, NULL, &made),
+                    &made);
+  pco_file *f = pco_pending_file(made);
+  pco_pending_release(made);
+  pco_pending *many[5] = {NULL};
+  pco_wait_opts w = {.size = sizeof w, .output = "never", .output_len = 5};
+  pco_file_glob(box, "**/*", NULL, NULL, NULL, &many[0]);
+  pco_file_walk(box, ".", NULL, NULL, NULL, &many[1]);
+  pco_tree_upload(box, "/etc/passwd", "in", NULL, NULL, NULL, &many[2]);
+  pco_box_command(box, pco_command_pid(c), NULL, NULL, &many[3]);
+  pco_command_wait_for(c, &w, NULL, NULL, &many[4]);
   pco_pending *r = NULL;
-  embed_is(pco_runtime_destroy(rt), 0, "the runtime ends under all of them");
+  embed_is(pco_runtime_destroy(embed_rt), 0,
+           "the runtime ends under all of them");
+  for (int i = 0; i < 5; i++) {
+    int rc = pco_pending_code(many[i]);
+    embed_ok(rc < 0 || (rc == 0 && i != 4), "others have ended, one way");
+    embed_ok(!pco_pending_command(many[i]), "and have made nothing");
+    pco_pending_release(many[i]);
+  }
   embed_ok(pco_pending_code(q) < 0, "a call has failed then");
   embed_is(pco_exec(box, &o, NULL, NULL, &p), PCO_ECLOSED, "the box is closed");
   embed_is(pco_command_wait(c, NULL, NULL, &p), PCO_ECLOSED,
@@ -549,97 +489,114 @@ static void test_ends(void) {
 /* A host that ticks only when it is told to.  The last that a shutdown waits
  * for may be the thread of a portal, whose end is no event on the loop. */
 static void test_shutdown(void) {
-  rt = embed_new(NULL);
+  embed_rt = embed_new(NULL);
   pco_box *boxes[3];
   pco_exec_opts o = {.size = sizeof o, .shell = "sleep 100"};
   pco_pending *p[3] = {NULL};
   for (int i = 0; i < 3; i++) {
-    boxes[i] = new_box();
+    boxes[i] = embed_box();
     pco_exec(boxes[i], &o, NULL, NULL, &p[i]);
   }
-  embed_is(pco_shutdown(rt, 5 * S), 0, "a shutdown with open boxes");
+  embed_is(pco_shutdown(embed_rt, 5 * S), 0, "a shutdown with open boxes");
   int wakes = 0;
-  while (pco_shutdown_done(rt) == 0 && wakes < 100 &&
-         embed_readable(pco_poll_fd(rt), 15000)) {
+  while (pco_shutdown_done(embed_rt) == 0 && wakes < 100 &&
+         embed_readable(pco_poll_fd(embed_rt), 15000)) {
     wakes++;
-    pco_tick(rt, 0, NULL);
+    pco_tick(embed_rt, 0, NULL);
   }
   printf("# %d wakes\n", wakes);
-  embed_is(pco_shutdown_done(rt), 1, "wakes its host until it is done");
+  embed_is(pco_shutdown_done(embed_rt), 1, "wakes its host until it is done");
   embed_ok(wakes < 100, "and no more than there is to do");
   for (int i = 0; i < 3; i++) {
     pco_pending_release(p[i]);
     pco_box_release(boxes[i]);
   }
-  pco_runtime_destroy(rt);
+  pco_runtime_destroy(embed_rt);
 }
 
-/* What libuv and a plugin keep for the whole process is there then. */
-static void warm_up(void) {
-  rt = embed_new(NULL);
-  pco_box_release(new_box());
-  pco_runtime_destroy(rt);
+static void test_box(pco_box *box) {
+  test_exec(box);
+  test_command(box);
+  test_wait_for(box);
+  test_looks(box);
+  test_terminal(box);
+  test_limits(box);
+  test_mistakes(box);
+  if (!embed_portal)
+    test_callbacks(box);
+  pco_pending *p = NULL;
+  embed_is(embed_code(pco_box_close(box, NULL, NULL, &p), &p), 0, "closed");
 }
 
 static void test_backend(void) {
-  warm_up();
-  int fds = embed_entries("/proc/self/fd");
-  rt = embed_new(NULL);
-  pco_box *box = new_box();
-  if (!box)
-    return;
-  test_exec(box);
-  test_command(box);
-  test_files(box);
-  test_terminal(box);
-  test_open_files(box);
-  test_places(box);
-  test_watch(box);
-  test_limits(box);
-  test_mistakes(box);
-  if (!portal)
-    test_callbacks(box);
-  pco_pending *p = NULL;
-  embed_is(code(pco_box_close(box, NULL, NULL, &p), &p), 0, "closed");
-  pco_box_release(box);
+  embed_with_box(test_box);
+  embed_rt = embed_new(NULL);
   test_ends();
   test_untaken();
   test_shutdown();
-  embed_is(embed_entries("/proc/self/fd"), fds, "no descriptor is left");
+}
+
+static void count_backend(void *ud, const char *name, const char *path) {
+  if (strcmp(name, "local") == 0 && strstr(path, "portico-local"))
+    (*(int *)ud)++;
+  if (strcmp(name, "bwrap") == 0)
+    *(int *)ud += 100;
+}
+
+/* Those that there are, and that are allowed. */
+static void test_backends(void) {
+  static const char *const only[] = {"local", NULL};
+  pco_config c;
+  int found = 0;
+  pco_config_init(&c);
+  c.backends = only;
+  embed_rt = embed_new(&c);
+  embed_is(pco_list_backends(embed_rt, count_backend, &found), 0,
+           "the backends");
+  embed_is(found, 1, "are listed, but no other than may be used");
+  embed_is(pco_list_backends(embed_rt, NULL, NULL), PCO_EINVAL, "to nobody");
+  pco_runtime_destroy(embed_rt);
 }
 
 static void test_refused(void) {
   pco_pending *p = NULL;
-  rt = embed_new(NULL);
+  embed_rt = embed_new(NULL);
   pco_box_opts o = {.size = sizeof o, .backend = "no-such-backend"};
-  embed_is(pco_box_create(rt, &o, NULL, NULL, &p), UV_ENOENT,
+  embed_is(pco_box_create(embed_rt, &o, NULL, NULL, &p), UV_ENOENT,
            "a backend that is not there");
-  embed_ok(strstr(pco_last_message(rt), "no-such-backend") != NULL, "is named");
+  embed_ok(strstr(pco_last_message(embed_rt), "no-such-backend") != NULL,
+           "is named");
   o.backend = "local";
   pco_create_opts c = {.struct_size = 4};
   o.create = &c;
-  embed_is(pco_box_create(rt, &o, NULL, NULL, &p), PCO_ESIZE,
+  embed_is(pco_box_create(embed_rt, &o, NULL, NULL, &p), PCO_ESIZE,
            "options of another size");
+  struct {
+    pco_create_opts c;
+    uint64_t more;
+  } big = {{.struct_size = sizeof big}, 0};
+  o.create = &big.c;
+  embed_is(embed_code(pco_box_create(embed_rt, &o, NULL, NULL, &p), &p), 0,
+           "a later program's, with zero in what is new");
+  big.more = 1;
+  embed_is(pco_box_create(embed_rt, &o, NULL, NULL, &p), PCO_ESIZE,
+           "with something there");
+  big.c.struct_size = sizeof big.c;
+  big.c.n_mounts = 1;
+  embed_is(pco_box_create(embed_rt, &o, NULL, NULL, &p), PCO_EINVAL,
+           "mounts that are not there");
+  o.create = &c;
   c = (pco_create_opts){.struct_size = sizeof c, .image = "debian"};
-  embed_is(code(pco_box_create(rt, &o, NULL, NULL, &p), &p), PCO_EUNSUPPORTED,
-           "what a backend cannot do");
-  pco_runtime_destroy(rt);
+  embed_is(embed_code(pco_box_create(embed_rt, &o, NULL, NULL, &p), &p),
+           PCO_EUNSUPPORTED, "what a backend cannot do");
+  pco_runtime_destroy(embed_rt);
 }
 
 int main(int argc, char **argv) {
-  static const char *const names[] = {"local", "bwrap"};
   (void)argc;
   embed_begin(argv[0]);
-  for (size_t i = 0; i < 2; i++) {
-    if (!embed_has(names[i], "sandboxes in C"))
-      continue;
-    backend = names[i];
-    for (int on_portal = 0; on_portal < 2; on_portal++) {
-      printf("# %s%s\n", backend, on_portal ? ", on a portal" : "");
-      portal = on_portal;
-      test_backend();
-    }
-  }
+  embed_on_each(test_backend);
   test_refused();
+  test_backends();
   return embed_end();
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sandboxes in C: commands, terminals, files and watches, for hosts that want
- * no Lua in between.  The rules of portico.h hold: one runtime, its thread, its
- * codes.  What the Lua facades have beside, a script does for the host
- * (pco_load): whole trees in and out, glob, waiting for output or a port.
- * The program links liblua all the same: a library that brought its own would
- * be a second Lua in programs that have one.
+ * Sandboxes in C: commands, terminals, files, trees and watches, for hosts that
+ * want no Lua in between.  The rules of portico.h hold: one runtime, its
+ * thread, its codes.  It is what the Lua facades do, by the same code; what
+ * they have beside (iterators, callbacks for output, Lua's patterns) a host
+ * makes of it, or has a script do (pco_load). The program links liblua all the
+ * same: a library that brought its own would be a second Lua in programs that
+ * have one.
  *
  * Words
  *   box       a sandbox, as a host in C has it (pco_sandbox is a plugin's)
@@ -91,6 +92,39 @@ PCO_API int pco_box_close(pco_box *box, pco_done_fn done, void *ud,
 /* Gives it back; one that is not closed is closed in the background. */
 PCO_API void pco_box_release(pco_box *box);
 
+typedef void (*pco_backend_fn)(void *ud, const char *name, const char *path);
+/* Calls fn for each backend that is installed here and that the config allows,
+ * opening none.  Returns 0 or a code. */
+PCO_API int pco_list_backends(pco_runtime *rt, pco_backend_fn fn, void *ud);
+/* Asks the box's backend what it can enforce on this machine. */
+PCO_API int pco_box_probe(pco_box *box, pco_done_fn done, void *ud,
+                          pco_pending **out);
+/* Gives the i-th capability of a probe, from 0: 1; 0: there are no more.  level
+ * is PCO_MISSING, PCO_EMULATED or PCO_NATIVE; reason is NULL where there is
+ * nothing to say. */
+PCO_API int pco_pending_capability(pco_pending *pending, size_t i,
+                                   const char **name, int *level,
+                                   const char **reason);
+
+typedef struct pco_box_info {
+  size_t size;
+  uint32_t state; /* PCO_STATE_RUNNING, or PCO_STATE_DEAD */
+  uint32_t n_labels;
+  const char *id;
+  const char *name;    /* that was wished, or NULL */
+  const char *image;   /* or NULL */
+  const char *backend; /* its name */
+  const pco_pair *labels;
+  double created; /* seconds since 1970 */
+  int64_t pid;    /* of the agent in it, as that says; 0: none */
+} pco_box_info;
+
+/* Looks whether it lives.  That it is dead is no failure. */
+PCO_API int pco_box_look(pco_box *box, pco_done_fn done, void *ud,
+                         pco_pending **out);
+/* Fills *info, whose size is set by the caller, from a pco_box_look(). */
+PCO_API int pco_pending_info(pco_pending *pending, pco_box_info *info);
+
 /* ---- commands ------------------------------------------------------------ */
 
 #define PCO_EXEC_STDIN     (1u << 0) /* start: pco_command_write() comes */
@@ -118,6 +152,8 @@ typedef struct pco_exec_opts {
   /* Of the terminal; 0: 80 and 24.  Its output is stdout; it can be written to
    * (no PCO_EXEC_STDIN), and no stream can be left out or merged. */
   uint16_t cols, rows;
+  /* How long others may hold the output after its exit; 0: 250 ms. */
+  uint64_t drain_ns;
 } pco_exec_opts;
 
 /* Why it ended. */
@@ -146,6 +182,10 @@ typedef struct pco_exec_result {
   uint64_t err_bytes;
   uint32_t survivors; /* processes that could not be killed */
   uint32_t reserved;
+  const char *limit; /* "memory", "pids": the one that was hit; or NULL */
+  size_t out_cut;    /* where in `out` the middle is missing; out_len: it is not
+                      */
+  size_t err_cut;
 } pco_exec_result;
 
 /* Runs a command to its end.  A command that fails is an outcome with code 0
@@ -188,6 +228,26 @@ PCO_API int pco_command_resize(pco_command *command, uint16_t cols,
 /* Waits for its end; keeps what nobody reads.  By many, and again. */
 PCO_API int pco_command_wait(pco_command *command, pco_done_fn done, void *ud,
                              pco_pending **out);
+
+#define PCO_WAIT_STDOUT (1u << 0)
+#define PCO_WAIT_STDERR (1u << 1)
+
+typedef struct pco_wait_opts {
+  size_t size;
+  const void *output; /* bytes that its output has; or else */
+  size_t output_len;
+  uint16_t port; /* a TCP port of the box that is listened on */
+  uint16_t reserved;
+  uint32_t streams;   /* PCO_WAIT_*: where to look; 0: everywhere */
+  int64_t timeout_ns; /* 0: none */
+} pco_wait_opts;
+
+/* Waits until the command has said something, or listens.  It looks at what
+ * lies unread and at what comes, and takes none of it: to be read still.
+ * PCO_EEXIT if the command ends before. */
+PCO_API int pco_command_wait_for(pco_command *command,
+                                 const pco_wait_opts *opts, pco_done_fn done,
+                                 void *ud, pco_pending **out);
 /* Sends a signal to its first process; that it has ended is no error. */
 PCO_API int pco_command_signal(pco_command *command, int signo,
                                pco_done_fn done, void *ud, pco_pending **out);
@@ -197,9 +257,41 @@ PCO_API int pco_command_kill(pco_command *command, uint64_t grace_ns,
 /* Gives it back; it runs on, its output is thrown away. */
 PCO_API void pco_command_release(pco_command *command);
 
+#define PCO_LOOK_ENDED (1u << 0) /* those that have ended, too */
+
+/* Looks which commands run in the box: those of pco_exec and of
+ * pco_command_start, not what they started themselves. */
+PCO_API int pco_box_commands(pco_box *box, uint32_t flags, pco_done_fn done,
+                             void *ud, pco_pending **out);
+
+typedef struct pco_command_info {
+  size_t size;
+  int64_t pid;    /* as seen inside */
+  double started; /* seconds since 1970 */
+  const char *const *argv;
+  uint32_t ended; /* 1: it has, and this was how */
+  int32_t code;
+  int32_t signal; /* or 0 */
+  uint32_t reserved;
+} pco_command_info;
+
+/* Gives the i-th of them, from 0: 1; 0: there are no more.  The caller sets
+ * info->size. */
+PCO_API int pco_pending_command_info(pco_pending *pending, size_t i,
+                                     pco_command_info *info);
+/* Finds a command of pco_command_start() by its pid, after its handle was given
+ * back: pco_pending_command().  UV_ESRCH if there is none. */
+PCO_API int pco_box_command(pco_box *box, int64_t pid, pco_done_fn done,
+                            void *ud, pco_pending **out);
+
 /* ---- files --------------------------------------------------------------- */
 
 #define PCO_FILE_MISSING_OK (1u << 16) /* remove: nothing there is fine */
+#define PCO_FILE_IN_PLACE   (1u << 17) /* write: into the file, not atomic */
+#define PCO_FILE_FSYNC      (1u << 18) /* write: on the disk before the outcome */
+#define PCO_FILE_DIRECTORY  (1u << 19) /* mktemp: a directory */
+#define PCO_FILE_HIDDEN     (1u << 20) /* glob: "*" is ".name", too */
+#define PCO_FILE_SKIP       (1u << 21) /* walk: what may not be read is empty */
 
 typedef struct pco_file_opts {
   size_t size;
@@ -209,15 +301,25 @@ typedef struct pco_file_opts {
   uint64_t length; /* read: at most; 0: to the end */
   size_t max_size; /* read: more is PCO_ELIMIT; 0: 64 MiB */
   int64_t timeout_ns; /* 0: none */
+  const char *owner;  /* write: whose it becomes, as in pco_file_chown() */
+  /* watch: patterns, each with NULL behind the last, as "*.c" or "src/?.c";
+   * NULL: of everything. */
+  const char *const *include;
+  const char *const *exclude; /* of these not; nor is what is below them */
+  uint32_t depth;             /* walk: directories below each other; 0: all */
+  uint32_t reserved;
 } pco_file_opts;
 
-/* Paths are as a program inside sees them; opts may be NULL everywhere. */
+/* Paths are as a program inside sees them; opts may be NULL everywhere.  What a
+ * call does not take (a flag, a mode ...) is PCO_EINVAL; all take timeout_ns,
+ * and those on a path PCO_FS_NOFOLLOW, but for readlink, symlink and glob. */
 
 /* pco_pending_bytes() */
 PCO_API int pco_file_read(pco_box *box, const char *path,
                           const pco_file_opts *opts, pco_done_fn done, void *ud,
                           pco_pending **out);
-/* Replaces the file atomically; PCO_FS_APPEND: adds to it. */
+/* Replaces the file atomically; PCO_FS_APPEND: adds to it.  PCO_FS_PARENTS,
+ * PCO_FILE_IN_PLACE, PCO_FILE_FSYNC, mode, owner */
 PCO_API int pco_file_write(pco_box *box, const char *path, const void *data,
                            size_t len, const pco_file_opts *opts,
                            pco_done_fn done, void *ud, pco_pending **out);
@@ -229,9 +331,11 @@ PCO_API int pco_file_stat(pco_box *box, const char *path,
 PCO_API int pco_file_list(pco_box *box, const char *path,
                           const pco_file_opts *opts, pco_done_fn done, void *ud,
                           pco_pending **out);
+/* PCO_FS_PARENTS (then it may be there already), mode */
 PCO_API int pco_file_mkdir(pco_box *box, const char *path,
                            const pco_file_opts *opts, pco_done_fn done,
                            void *ud, pco_pending **out);
+/* PCO_FS_RECURSIVE, PCO_FILE_MISSING_OK */
 PCO_API int pco_file_remove(pco_box *box, const char *path,
                             const pco_file_opts *opts, pco_done_fn done,
                             void *ud, pco_pending **out);
@@ -244,12 +348,142 @@ PCO_API int pco_file_rename(pco_box *box, const char *source,
 PCO_API int pco_file_copy(pco_box *box, const char *source, const char *target,
                           const pco_file_opts *opts, pco_done_fn done, void *ud,
                           pco_pending **out);
-/* Gives the bytes of a read: 0, or a code. */
+/* mode: permission bits, 0 to 07777 */
+PCO_API int pco_file_chmod(pco_box *box, const char *path, uint32_t mode,
+                           const pco_file_opts *opts, pco_done_fn done,
+                           void *ud, pco_pending **out);
+/* owner: "USER", "USER:GROUP" or ":GROUP", names or numbers */
+PCO_API int pco_file_chown(pco_box *box, const char *path, const char *owner,
+                           const pco_file_opts *opts, pco_done_fn done,
+                           void *ud, pco_pending **out);
+/* Makes a link that says `target`, as `ln -s` does.  PCO_FS_PARENTS */
+PCO_API int pco_file_symlink(pco_box *box, const char *target, const char *path,
+                             const pco_file_opts *opts, pco_done_fn done,
+                             void *ud, pco_pending **out);
+/* What a link says: pco_pending_bytes() */
+PCO_API int pco_file_readlink(pco_box *box, const char *path,
+                              const pco_file_opts *opts, pco_done_fn done,
+                              void *ud, pco_pending **out);
+/* Makes an empty file that nobody else has, or with PCO_FILE_DIRECTORY a
+ * directory, in `parent` (NULL: where temporary files go).  name is one
+ * component whose last '*' becomes random; NULL: "tmp-*".  Its path:
+ * pco_pending_bytes() */
+PCO_API int pco_file_mktemp(pco_box *box, const char *parent, const char *name,
+                            const pco_file_opts *opts, pco_done_fn done,
+                            void *ud, pco_pending **out);
+/* Sums up a file or all that is below a directory: pco_pending_usage() */
+PCO_API int pco_file_usage(pco_box *box, const char *path,
+                           const pco_file_opts *opts, pco_done_fn done,
+                           void *ud, pco_pending **out);
+/* Finds the paths that match a pattern, in byte order: pco_pending_path().
+ * "*" and "?" within a name, "[a-z]", "[!a-z]", "**" for any directories
+ * between, "\\" before a byte that means itself; with "/" at its end only
+ * directories.  What may not be read has no entries.  PCO_FILE_HIDDEN */
+PCO_API int pco_file_glob(pco_box *box, const char *pattern,
+                          const pco_file_opts *opts, pco_done_fn done, void *ud,
+                          pco_pending **out);
+/* Lists a directory and all below it, each directory before what is in it, in
+ * byte order; links are not entered: pco_pending_entry(), whose name is the
+ * path then.  PCO_FILE_SKIP, depth, max_size (of what is found, about) */
+PCO_API int pco_file_walk(pco_box *box, const char *path,
+                          const pco_file_opts *opts, pco_done_fn done, void *ud,
+                          pco_pending **out);
+
+/* Gives the bytes of a read, and what else says so: 0, or a code. */
 PCO_API int pco_pending_bytes(pco_pending *pending, const char **data,
                               size_t *len);
 /* Gives the i-th entry, from 0: 1; 0: there are no more.  The caller sets
  * entry->struct_size; its name lives with the pending. */
 PCO_API int pco_pending_entry(pco_pending *pending, size_t i, pco_stat *entry);
+/* Gives what the i-th entry says, if it is a link; else NULL. */
+PCO_API const char *pco_pending_target(pco_pending *pending, size_t i);
+/* Gives the i-th path of a glob, from 0: 1; 0: there are no more. */
+PCO_API int pco_pending_path(pco_pending *pending, size_t i, const char **path);
+
+typedef struct pco_usage {
+  size_t size;
+  uint64_t bytes;     /* of the files' contents */
+  uint64_t allocated; /* what they take on the disk */
+  uint64_t files;
+  uint64_t directories;
+} pco_usage;
+
+/* Fills *usage, whose size is set by the caller. */
+PCO_API int pco_pending_usage(pco_pending *pending, pco_usage *usage);
+
+/* ---- trees --------------------------------------------------------------- */
+
+#define PCO_TREE_SKIP    (1u << 0) /* leave out what fails, and list it */
+#define PCO_TREE_PARENTS (1u << 1) /* make the directories of the target */
+#define PCO_TREE_ONLY_CHANGED                                                  \
+  (1u << 2)                         /* by size and time of change, or by       \
+                                     */
+#define PCO_TREE_CHECKSUM (1u << 3) /* content */
+#define PCO_TREE_PROGRESS (1u << 4) /* for pco_pending_progress() */
+
+/* What becomes of links. */
+enum {
+  PCO_LINKS_DEFAULT, /* upload: keep; download: inside */
+  PCO_LINKS_KEEP,
+  PCO_LINKS_INSIDE, /* keep those that stay within the tree, refuse others */
+  PCO_LINKS_FOLLOW, /* what they lead to */
+  PCO_LINKS_REFUSE
+};
+
+typedef struct pco_tree_opts {
+  size_t size;
+  /* Patterns with NULL behind the last, 500 at most; NULL: everything. */
+  const char *const *include;
+  const char *const *exclude;
+  uint32_t symlinks; /* PCO_LINKS_* */
+  uint32_t flags;    /* PCO_TREE_* */
+  /* More is PCO_ELIMIT; 0: none of an upload, a million entries and 64 GiB of
+   * a download. */
+  uint64_t max_entries;
+  uint64_t max_bytes;
+  int64_t timeout_ns; /* 0: none */
+} pco_tree_opts;
+
+/* Copies a file or a tree of this machine into the box, all of it or nothing.
+ * The target is its whole new name; a directory that is there is added to.
+ * opts may be NULL. */
+PCO_API int pco_tree_upload(pco_box *box, const char *source,
+                            const char *target, const pco_tree_opts *opts,
+                            pco_done_fn done, void *ud, pco_pending **out);
+/* The same out of the box, to this machine.  What is unpacked here is a
+ * stranger's: a process that can do nothing else does it. */
+PCO_API int pco_tree_download(pco_box *box, const char *source,
+                              const char *target, const pco_tree_opts *opts,
+                              pco_done_fn done, void *ud, pco_pending **out);
+
+typedef struct pco_tree_result {
+  size_t size;
+  uint64_t files; /* moved, as the others */
+  uint64_t directories;
+  uint64_t bytes;
+  uint64_t skipped; /* left out: pco_pending_skipped() */
+} pco_tree_result;
+
+/* Fills *result, whose size is set by the caller: 0, or a code. */
+PCO_API int pco_pending_tree(pco_pending *pending, pco_tree_result *result);
+/* Gives the i-th that was left out, from 0: 1; 0: there are no more (only so
+ * many are listed). */
+PCO_API int pco_pending_skipped(pco_pending *pending, size_t i,
+                                const char **path, int *code,
+                                const char **message);
+
+typedef struct pco_tree_progress {
+  size_t size;
+  uint64_t bytes; /* so far */
+  uint64_t files;
+  uint64_t total;   /* bytes in all, once that is known; else 0 */
+  const char *path; /* what is moved now; until the next call */
+} pco_tree_progress;
+
+/* Tells how far it is, at any time: fills *progress, whose size is set by the
+ * caller, and gives 1; 0: nothing new since the last call; or a code. */
+PCO_API int pco_pending_progress(pco_pending *pending,
+                                 pco_tree_progress *progress);
 
 /* ---- open files and watches ---------------------------------------------- */
 /*
@@ -309,7 +543,7 @@ typedef struct pco_watch_event {
 } pco_watch_event;
 
 /* Watches a file, or a directory; with PCO_FS_RECURSIVE all that is below it.
- * It has begun when the outcome is there. */
+ * It has begun when the outcome is there.  include, exclude */
 PCO_API int pco_watch_open(pco_box *box, const char *path,
                            const pco_file_opts *opts, pco_done_fn done,
                            void *ud, pco_pending **out);
