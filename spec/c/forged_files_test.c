@@ -4,7 +4,7 @@
  * the pipe than was said, more than was asked for, a pipe that is never read or
  * never written, one that is closed at once, paths that lead out.
  *
- * As in forged_agent_test.c a case passes when every op ended once with the
+ * As in forged_request.h a case passes when every op ended once with the
  * right code, a sandbox beside noticed nothing, and nothing is left.
  */
 #include "forged_agent.h"

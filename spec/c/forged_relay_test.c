@@ -4,7 +4,7 @@
  * offsets that do not follow, streams that are none, ends that were not asked
  * for, and what comes after the end.
  *
- * As in forged_agent_test.c a case passes when every op ended once with the
+ * As in forged_request.h a case passes when every op ended once with the
  * right code, a sandbox beside noticed nothing, and nothing is left.
  */
 #include "forged_agent.h"
