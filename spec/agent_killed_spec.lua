@@ -212,6 +212,62 @@ describe("the agent is killed during", function()
     raises("ConnectionError", sb.fs.read, sb.fs, "f")
   end)
 
+  test("a file that is open, and a watch", function(sb, kill)
+    local file <close> = sb.fs:open("f", "w+")
+    local watch <close> = sb.fs:watch(".")
+    file:write("x")
+    assert.equal("f", watch:next({ timeout = 20 }).path)
+    kill(0.2, "STOP")
+    raises("ConnectionError", file.write, file, ("x"):rep(8 << 20))
+    raises("ConnectionError", watch.next, watch)
+    raises("ConnectionError", sb.fs.open, sb.fs, "f")
+  end)
+
+  test("the wait for an event", function(sb, kill)
+    local watch <close> = sb.fs:watch(".")
+    kill(0.2)
+    raises("ConnectionError", watch.next, watch)
+  end)
+
+  test("trees on their way, which leave nothing on the host",
+    function(sb, kill)
+      local dir = env.tmpdir()
+      env.write(dir .. "/up", ("x"):rep(1 << 20))
+      sb.fs:write("down", ("x"):rep(1 << 20))
+      kill(0.2, "STOP")
+      raises("ConnectionError", sb.upload, sb, dir .. "/up", "up")
+      raises("ConnectionError", sb.download, sb, "down", dir .. "/down")
+      local names = env.sh("ls -A " .. dir)
+      env.rmdir(dir)
+      assert.equal("up\n", names)
+    end)
+
+  test("commands with a terminal", function(sb, kill)
+    local p = sb:spawn(SPEAKER, { pty = true })
+    assert.equal("partial\r\n", p:read().data)
+    kill(0.2, "STOP")
+    raises("ConnectionError", p.write, p, ("x"):rep(8 << 20))
+    raises("ConnectionError", p.resize, p, 100, 30)
+    raises("ConnectionError", p.read, p)
+    gone(raises("ConnectionError", p.wait, p))
+  end)
+
+  test("exec with a terminal, and a resize on its way", function(sb, kill)
+    local p = sb:spawn(SLEEP, { pty = true })
+    kill(0.2, "STOP")
+    raises("ConnectionError", p.resize, p, 100, 30)
+    raises("ConnectionError", sb.exec, sb, SPEAKER, { pty = true })
+  end)
+
+  test("exec with a terminal, with what it had said", function(sb, kill)
+    local err = raises("ConnectionError", sb.exec, sb, SPEAKER, {
+      pty = true, on_output = function()
+        kill(0)
+      end,
+    })
+    assert.equal("partial\r\n", gone(err).stdout)
+  end)
+
   facades.everywhere(it, "many calls at once", function(P, backend)
     if facades.module_name(P) ~= "portico" then
       return -- one call at a time is above

@@ -136,5 +136,54 @@ describe("given up in the middle:", function()
       end))
     end)
 
+  -- Many at once, each other one given up, after more and more turns.
+  for _, backend in ipairs(backends.real) do
+    backends.it(it, backend, "case 64: exactly the others live ["
+      .. backend.name .. "]", function()
+        local P, task = require("portico"), require("portico.task")
+        local before = backends.first_processes()
+        local function count()
+          local n = 0
+          for pid in pairs(backends.first_processes()) do
+            n = n + (before[pid] and 0 or 1)
+          end
+          return n
+        end
+        P.run(function()
+          local made, given_up = {}, 0
+          task.scope(function(scope)
+            for i = 1, 24 do
+              local t = scope:spawn(function()
+                local sb = P.sandbox({ backend = backend.name })
+                made[#made + 1] = sb
+              end)
+              if i % 2 == 0 then
+                scope:spawn(function()
+                  for _ = 1, i // 2 do
+                    task.checkpoint()
+                  end
+                  t:cancel()
+                  local ok = t:pawait()
+                  given_up = given_up + (ok and 0 or 1)
+                end)
+              end
+            end
+          end)
+          assert.is_true(given_up > 0)
+          assert.equal(24, #made + given_up)
+          assert.is_true(env.eventually(20, function()
+            return count() == #made
+          end), count() .. " are there, not " .. #made)
+          for i, sb in ipairs(made) do
+            assert.equal(tostring(i), sb:output({ "echo", i }))
+            sb:close()
+          end
+          assert.is_true(env.eventually(20, function()
+            return count() == 0
+          end))
+        end)
+      end)
+  end
+
   it("leaves nothing behind", nothing_left)
 end)

@@ -332,6 +332,29 @@ describe("what a command with a terminal sees:", function()
     assert.equal("none", sb:output("echo ${TERM-none}"))
   end)
 
+  -- script(1) gives the host one.
+  if select(2, env.sh("command -v script >/dev/null")) ~= 0 then
+    pending("case 19: nor with a host that has one: there is no script(1)")
+  else
+    facades.everywhere(it, "case 19: nor with a host that has one",
+      function(P, backend)
+        local path = os.tmpname()
+        env.write(path, ([[
+          local P = require(%q)
+          P.run(function()
+            local sb <close> = P.sandbox({ backend = %q })
+            print(sb:output("tty; (exec 3<>/dev/tty) 2>/dev/null && echo OPENED"
+              .. " || echo none"))
+          end)
+          print(io.open("/dev/tty") and "a terminal")
+        ]]):format(facades.module_name(P), backend.name))
+        local output = env.sh("script -qec " .. env.quoted("lua5.4 " .. path)
+          .. " /dev/null </dev/null")
+        os.remove(path)
+        assert.equal("not a tty\r\nnone\r\na terminal\r\n", output)
+      end)
+  end
+
   on_each(it, "TERM, unless env says otherwise", function(_, sb)
     local function term(options)
       options.pty = true
