@@ -80,6 +80,7 @@ void pco_records_add(pco_agent *a, const pco_frame *f, const pco_request *r) {
   if (!new)
     return;
   new->op = r->op;
+  new->forget = pco_request_number(r, PCO_TAG_FLAGS) & PCO_SPAWN_FLAG_FORGET;
   new->terminal = r->stdio[0] == PCO_STDIO_TERMINAL;
   new->merged = r->stdio[2] == PCO_STDIO_MERGE;
   new->text_len = copy_text(f, new->text, most);
@@ -136,6 +137,7 @@ void pco_records_exited(pco_agent *a, uint64_t op, const void *fields,
   if (!r)
     return;
   r->ended = true;
+  r->told = pco_hosts_hears(a, PCO_WIRE_EXIT, op);
   pco_wire_iter_init(&it, fields, len);
   while (pco_wire_next(&it, &field) == 1)
     take_field(&r->end, &field);
@@ -159,12 +161,31 @@ static void drop_oldest(pco_agent *a) {
   discard(&a->records, oldest);
 }
 
+/* Nobody will ask for it. */
+static bool is_forgotten(const pco_agent *a, const pco_record *r) {
+  pco_relay_state s;
+  if (!r->forget || !r->told)
+    return false;
+  pco_relay_look(a, r->op, &s);
+  return !s.out && !s.err;
+}
+
+void pco_records_settle(pco_agent *a, uint64_t op) {
+  pco_record *r = find(a, op);
+  if (!r || !r->gone || !is_forgotten(a, r))
+    return;
+  pco_relay_drop(a, op); /* its stdin */
+  discard(&a->records, r);
+}
+
 void pco_records_gone(pco_agent *a, uint64_t op) {
   pco_record *r = find(a, op);
   if (!r || !r->ended || r->gone)
     return;
   r->gone = ++a->records.n_ever;
-  if (++a->records.n_gone > PCO_COMMANDS_KEPT)
+  a->records.n_gone++;
+  pco_records_settle(a, op);
+  if (a->records.n_gone > PCO_COMMANDS_KEPT)
     drop_oldest(a);
 }
 
@@ -214,9 +235,12 @@ static void tell(pco_agent *a, uint64_t op, const pco_record *r) {
 /* All at once: how they are at this moment.  From now on the host hears of
  * those of others, too. */
 void pco_records_tell(pco_agent *a, uint64_t op) {
-  for (const pco_record *r = a->records.first; r; r = r->next)
-    if (r->pid > 0)
-      tell(a, op, r);
+  for (pco_record *r = a->records.first; r; r = r->next) {
+    if (r->pid == 0 || is_forgotten(a, r))
+      continue;
+    tell(a, op, r);
+    r->told = r->ended;
+  }
   pco_answer_empty(a, op);
   a->hosts.listed = true;
 }

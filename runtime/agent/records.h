@@ -34,6 +34,8 @@ typedef struct pco_record {
   uint64_t pid;    /* 0: it has not started */
   int64_t started; /* ns since 1970 */
   bool terminal, merged;
+  bool forget;   /* once its end was told and its streams have ended */
+  bool told;     /* a host has heard of its end */
   bool ended;    /* `end` is set */
   uint64_t gone; /* the how-manieth of which nothing lives; 0: it may */
   pco_record_end end;
@@ -58,6 +60,8 @@ void pco_records_exited(struct pco_agent *a, uint64_t op, const void *fields,
                         size_t len);
 /* Nothing of it lives any more. */
 void pco_records_gone(struct pco_agent *a, uint64_t op);
+/* An output of it has ended. */
+void pco_records_settle(struct pco_agent *a, uint64_t op);
 /* It did not start. */
 void pco_records_drop(struct pco_agent *a, uint64_t op);
 

@@ -54,6 +54,7 @@ static void finish_output(pco_relay_out *o, int eof) {
   if (o->closing)
     pco_answer_empty(o->relay->agent, o->closing);
   pco_relay_discard_if_ended(o->relay);
+  pco_records_settle(o->relay->agent, o->relay->op);
 }
 
 /* Ends an output, and with a terminal's its input; closing the master hangs

@@ -307,6 +307,33 @@ static void test_many_ended(void) {
   finish(control);
 }
 
+/* What nobody asks for any more does not take the place of others. */
+static void test_forgotten(void) {
+  static told t[64];
+  const spawn forget = {.kind = {RELAYED}, .flags = PCO_SPAWN_FLAG_FORGET};
+  begin();
+  int control = attach();
+  uint64_t kept = sh_relayed("exit 1");
+  client_end(&c, kept, MS);
+  for (int i = 0; i < 300; i++)
+    client_end(&c, sh("exit 2", &forget), MS);
+  uint64_t unread = sh("head -c 200000 /dev/zero; exit 3", &forget);
+  uint64_t lives = start("read x; exit 4", &forget);
+  detach(control);
+  control = attach();
+  told u = told_of(unread, true);
+  IS(u.code, 3, "what was not read to its end is told");
+  IS(door_commands(&c, t, N(t)), 3, "who was heard out is forgotten");
+  IS(t[0].op, kept, "others are not");
+  input(lives, "on\n");
+  IS(hear(lives, 1, SIZE_MAX, true)->code, 4, "a later host hears of the end");
+  credit(unread, 1, PCO_RELAY_CREDIT);
+  OK(hear(unread, 1, SIZE_MAX, false)->eof, "and the last output");
+  IS(door_commands(&c, t, N(t)), 1, "then they are forgotten, too");
+  IS(t[0].op, kept, "others are not");
+  finish(control);
+}
+
 static void test_long_arguments(void) {
   static char word[2000];
   memset(word, 'w', sizeof word - 1);
@@ -860,6 +887,7 @@ int main(int argc, char **argv) {
   test_terminal();
   test_descendants();
   test_many_ended();
+  test_forgotten();
   test_long_arguments();
   test_starting();
   test_old_answers();
