@@ -25,6 +25,7 @@ enum {
 };
 
 #define EVENTS_AT_ONCE 64    /* then whoever serves the door has its turn */
+#define LAST_ORDERS    64    /* that nobody heard */
 #define RETRY_TIME     PCO_S /* where there was no descriptor for a visitor */
 
 /* ---- messages ----------------------------------------------------------- */
@@ -39,10 +40,21 @@ int pco_door_report(int fd, const pco_keeper_report *r, int with) {
   return n < 0 ? -errno : 0;
 }
 
+/* The kernel tells the other side of a reset, before any report, if something
+ * that it sent was not read. */
+void pco_door_last_report(int fd, const pco_keeper_report *r) {
+  char byte;
+  shutdown(fd, SHUT_RD);
+  pco_door_report(fd, r, -1);
+  for (int i = 0; i < LAST_ORDERS; i++)
+    if (recv(fd, &byte, 1, MSG_DONTWAIT) < 0)
+      break;
+  close(fd);
+}
+
 void pco_door_refuse(int fd, int error) {
   pco_keeper_report r = {.type = PCO_KEEPER_REFUSED, .error = error};
-  pco_door_report(fd, &r, -1);
-  close(fd);
+  pco_door_last_report(fd, &r);
 }
 
 /* ---- what is watched ---------------------------------------------------- */
@@ -272,8 +284,9 @@ void pco_door_close(pco_door *d, const pco_keeper_report *ended) {
     if (d->visitors[i].fd < 0)
       continue;
     if (d->visitors[i].waits)
-      pco_door_report(d->visitors[i].fd, ended, -1);
-    close(d->visitors[i].fd);
+      pco_door_last_report(d->visitors[i].fd, ended);
+    else
+      close(d->visitors[i].fd);
   }
   const int held[] = {d->listener, d->timer, d->ttl_timer,
                       d->dir,      d->info,  d->epoll};

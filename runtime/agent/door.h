@@ -72,6 +72,8 @@ void pco_door_close(pco_door *d, const pco_keeper_report *ended);
 /* Sends a report over a connection, with a descriptor (or -1), which stays the
  * caller's.  0 or a negative errno. */
 int pco_door_report(int fd, const pco_keeper_report *r, int with);
+/* The same, as the last words: closes the connection. */
+void pco_door_last_report(int fd, const pco_keeper_report *r);
 /* REFUSED; closes the connection. */
 void pco_door_refuse(int fd, int error);
 

@@ -189,10 +189,8 @@ void pco_entrance_close(pco_agent *a) {
   pco_keeper_report ended = {.type = PCO_KEEPER_ENDED, .asked = e->asked};
   bool own = e->door.epoll >= 0;
   pco_door_close(&e->door, &ended);
-  if (e->control.fd >= 0) {
-    pco_door_report(e->control.fd, &ended, -1);
-    close(e->control.fd);
-  }
+  if (e->control.fd >= 0)
+    pco_door_last_report(e->control.fd, &ended);
   if (!own && e->source.fd >= 0)
     close(e->source.fd);
 }

@@ -456,7 +456,8 @@ static void finish(keeper *k) {
     k->report.error = -rc;
   k->report.type = PCO_KEEPER_ENDED;
   pco_door_close(&k->door, &k->report);
-  send_report(k, PCO_KEEPER_ENDED);
+  if (k->control >= 0)
+    pco_door_last_report(k->control, &k->report);
 }
 
 /* The number of the last descriptor that the plugin gave. */
