@@ -174,7 +174,6 @@ void pco_records_settle(pco_agent *a, uint64_t op) {
   pco_record *r = find(a, op);
   if (!r || !r->gone || !is_forgotten(a, r))
     return;
-  pco_relay_drop(a, op); /* its stdin */
   discard(&a->records, r);
 }
 
@@ -184,6 +183,7 @@ void pco_records_gone(pco_agent *a, uint64_t op) {
     return;
   r->gone = ++a->records.n_ever;
   a->records.n_gone++;
+  pco_relay_end_input(a, op);
   pco_records_settle(a, op);
   if (a->records.n_gone > PCO_COMMANDS_KEPT)
     drop_oldest(a);
@@ -213,7 +213,6 @@ static void tell(pco_agent *a, uint64_t op, const pco_record *r) {
   pco_relay_state s;
   pco_wire_buf *b = &a->buf;
   pco_relay_look(a, r->op, &s);
-  s.in = s.in && !r->gone;
   pco_wire_begin(b, PCO_WIRE_REPLY, PCO_WIRE_MORE, op);
   pco_wire_nest_begin(b, PCO_TAG_COMMAND);
   pco_wire_number(b, PCO_TAG_TARGET, r->op);

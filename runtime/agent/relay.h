@@ -97,6 +97,8 @@ typedef struct pco_relay_state {
 } pco_relay_state;
 void pco_relay_look(const struct pco_agent *a, uint64_t op,
                     pco_relay_state *out);
+/* Nothing of the command lives: nobody reads its stdin any more. */
+void pco_relay_end_input(struct pco_agent *a, uint64_t op);
 /* The host is gone: everything is adopted. */
 void pco_relays_let_go(struct pco_agent *a);
 

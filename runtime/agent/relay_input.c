@@ -104,3 +104,10 @@ void pco_relay_close_input(pco_agent *a, const pco_request *q) {
   r->in.ending = true;
   pco_relay_in_pass(&r->in);
 }
+
+/* That of a terminal ends with its output. */
+void pco_relay_end_input(pco_agent *a, uint64_t op) {
+  pco_relay *r = pco_relay_find(a, op);
+  if (r && !r->terminal && r->in.source.fd >= 0)
+    end_input(&r->in);
+}

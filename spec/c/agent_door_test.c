@@ -143,6 +143,19 @@ static told told_of(uint64_t op, bool ended) {
   return (told){.code = -2};
 }
 
+static int fds_of_agent(void) {
+  char path[64];
+  int n = 0;
+  snprintf(path, sizeof path, "/proc/%d/fd", (int)d.agent);
+  DIR *list = opendir(path);
+  while (list && readdir(list))
+    n++;
+  if (!list)
+    return -1;
+  closedir(list);
+  return n;
+}
+
 /* Ends the sandbox by its host: all is gone afterwards. */
 static void finish(int control) {
   pco_keeper_report r;
@@ -244,6 +257,28 @@ static void test_end_of_input(void) {
   pco_wire_begin(&c.buf, PCO_WIRE_CLOSE_INPUT, 0, op);
   client_send(&c, NULL, 0);
   IS(hear(op, 1, SIZE_MAX, true)->code, 4, "the next host ends it");
+  finish(control);
+}
+
+/* Of commands that are over nothing is held open. */
+static void test_descriptors(void) {
+  begin();
+  int control = attach();
+  client_end(&c, sh_relayed("exit 0"), MS);
+  client_simple(&c, PCO_WIRE_PING, MS);
+  int before = fds_of_agent();
+  for (int i = 0; i < 100; i++)
+    client_end(&c, sh_relayed("exit 0"), MS);
+  int after = fds_of_agent();
+  for (int i = 0; i < MS / 10 && after > before; i++) {
+    usleep(10000);
+    after = fds_of_agent();
+  }
+  if (before < 0)
+    tap_skip("descriptors of ended commands",
+             "this user may not look into the agent");
+  else
+    IS(after > before ? after : before, before, "no descriptor is left");
   finish(control);
 }
 
@@ -884,6 +919,7 @@ int main(int argc, char **argv) {
   test_lives_on();
   test_ring();
   test_end_of_input();
+  test_descriptors();
   test_terminal();
   test_descendants();
   test_many_ended();
