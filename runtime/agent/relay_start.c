@@ -80,6 +80,8 @@ int pco_relay_open(pco_agent *a, pco_frame *f, const pco_request *q) {
   if (!wants_relay(q))
     return 0;
   pco_relay *r = pco_relay_create(a, q->op);
+  if (r && pco_request_number(q, PCO_TAG_FLAGS) & PCO_SPAWN_FLAG_UNREAD)
+    r->out[0].credit = r->out[1].credit = 0;
   int rc = r ? open_streams(r, f, q) : -ENOMEM;
   if (rc == 0)
     return 0;

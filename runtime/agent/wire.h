@@ -158,7 +158,8 @@
  *                                   gone; EOF: nobody reads stdin any more
  *   CLOSE_INPUT                     host to agent: the end of stdin (a terminal
  *                                   has none: there it is ignored)
- * Either side may send PCO_RELAY_CREDIT bytes of a stream before any CREDIT;
+ * Either side may send PCO_RELAY_CREDIT bytes of a stream before any CREDIT (of
+ * outputs none with PCO_SPAWN_FLAG_UNREAD);
  * more than what was credited is a protocol error, and so is a credit for more
  * than PCO_MAX_CREDIT bytes of output that have not come.  Each output ends by
  * one OUTPUT with EOF, a relayed stdin by one CREDIT with EOF, and nothing of
@@ -368,7 +369,10 @@ enum {
   PCO_SPAWN_FLAG_NO_ECHO = 2,
   /* Once its EXIT was sent and its streams have ended nobody asks for it any
    * more: no COMMAND tells of it. */
-  PCO_SPAWN_FLAG_FORGET = 4
+  PCO_SPAWN_FLAG_FORGET = 4,
+  /* Of its outputs nothing comes before any CREDIT: what nobody has read when
+   * the host goes is then in the rings. */
+  PCO_SPAWN_FLAG_UNREAD = 8
 };
 enum { PCO_CLOSE_NOW = 1 };
 /* FLAGS of a COMMAND. */

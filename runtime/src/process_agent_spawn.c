@@ -86,7 +86,9 @@ static unsigned relayed_streams(const pco__process *p,
 static uint64_t flags_of(const pco__process *p, const pco__spawn_opts *opts) {
   return (opts->clean_env ? PCO_SPAWN_FLAG_CLEAN_ENV : 0) |
          (opts->terminal && !opts->echo ? PCO_SPAWN_FLAG_NO_ECHO : 0) |
-         (p->sandbox->detachable && p->exec ? PCO_SPAWN_FLAG_FORGET : 0);
+         (!p->sandbox->detachable ? 0
+          : p->exec               ? PCO_SPAWN_FLAG_FORGET
+                                  : PCO_SPAWN_FLAG_UNREAD);
 }
 
 static uint64_t stdio_of(const pco__spawn_opts *opts, int mode, bool relayed) {
@@ -168,6 +170,8 @@ static bool open_ours(pco__process *p, const pco__spawn_opts *opts, ends *e,
   if (relayed) {
     a->relay = pco__relay_open(p->sandbox->link, a->target, p, relayed,
                                opts->terminal);
+    if (a->relay && p->sandbox->detachable && !p->exec)
+      pco__relay_hold(a->relay);
     return a->relay != NULL;
   }
   for (int i = 1; i < 3; i++)

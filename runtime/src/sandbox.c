@@ -464,6 +464,8 @@ void pco__sandbox_take(pco__sandbox *sb, const pco_sandbox_result *r) {
   sb->id = dup_or_null(r->id);
   if (PCO_HAS(r, cwd))
     sb->cwd = dup_or_null(r->cwd);
+  if (PCO_HAS(r, created))
+    sb->created = r->created;
   if (PCO_HAS(r, expires))
     sb->expires = r->expires;
   sb->foreign = r->flags & PCO_SANDBOX_FOREIGN_ID;

@@ -99,8 +99,6 @@ static void take_attached(pco_op *op, const void *result) {
     sb->image = dup_or_null(r->image);
   if (PCO_HAS(r, n_labels) && PCO_HAS(r, labels))
     pco__sandbox_set_labels(sb, r->labels, r->n_labels);
-  if (PCO_HAS(r, created))
-    sb->created = r->created;
 }
 
 void pco__sandbox_attach(pco__backend *b, const char *id, pco__op *op,

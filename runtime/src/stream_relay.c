@@ -475,6 +475,10 @@ pco__relay *pco__relay_open(pco__link *link, uint64_t target, pco__process *p,
   return r;
 }
 
+void pco__relay_hold(pco__relay *r) {
+  r->out[0].credit = r->out[1].credit = 0;
+}
+
 pco__relay *pco__relay_resume(pco__link *link, uint64_t target, pco__process *p,
                               unsigned streams, bool terminal,
                               const pco__relay_past *past) {

@@ -31,6 +31,9 @@ enum { PCO__RELAY_IN = 1, PCO__RELAY_OUT = 2, PCO__RELAY_ERR = 4 };
 pco__relay *pco__relay_open(pco__link *link, uint64_t target,
                             struct pco__process *p, unsigned streams,
                             bool terminal);
+/* Nothing comes before it is read: so what nobody has read is not with us when
+ * we go.  Of a relay that was just made. */
+void pco__relay_hold(pco__relay *r);
 /* The same of a command that another host has started, which the agent adopted
  * then: nothing comes before it is read. */
 typedef struct pco__relay_past {

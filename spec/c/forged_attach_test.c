@@ -292,15 +292,33 @@ static void test_relayed_spawn(void) {
   asked_free(&a);
   box_say_number(b, PCO_WIRE_STARTED, MORE, id, PCO_TAG_PID, 7);
   check_op(&o->op, 0);
-  output(b, id, 1, 0, 5, 0);
+  MUST(!box_peek(b, &a)); /* what nobody reads stays there */
   pco__process_op *r = process_op(o->process, &pco__read_class);
   submit(&r->op, -1);
+  SAME(box_expect(b, PCO_WIRE_CREDIT, NULL), id);
+  output(b, id, 1, 0, 5, 0);
   check_op(&r->op, 0);
   SAME(r->chunks.bytes, 5);
   pco__op_unref(&r->op);
   pco__op_unref(&o->op);
   box_end(b);
   case_end("commands of one that was attached to are relayed from the start");
+}
+
+static void test_uncredited(void) {
+  box *b = attach_to(NULL, 0);
+  pco__process_op *o = spawn_op(b);
+  submit(&o->op, -1);
+  uint64_t id = box_expect(b, PCO_WIRE_SPAWN, NULL);
+  box_say_number(b, PCO_WIRE_STARTED, MORE, id, PCO_TAG_PID, 7);
+  check_op(&o->op, 0);
+  output(b, id, 1, 0, 5, 0);
+  for (int i = 0; i < 500 && b->sb->state != PCO__SANDBOX_DEAD; i++)
+    wait_turn(i);
+  SAME(b->sb->state, PCO__SANDBOX_DEAD);
+  pco__op_unref(&o->op);
+  box_end(b);
+  case_end("output of theirs that nobody has credited");
 }
 
 /* ---- what is not believed ------------------------------------------------ */
@@ -709,6 +727,7 @@ int main(void) {
   test_last_words();
   test_released_again();
   test_relayed_spawn();
+  test_uncredited();
   for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++)
     test_forgery(&forgeries[i]);
   test_order();

@@ -262,8 +262,8 @@ typedef struct pco_sandbox_result {
   /* Where commands start, absolute; NULL: "/".  The agent's word counts if
    * there is one. */
   const char *cwd;
-  /* What attach() finds of what create() was given.  Of create() only `expires`
-   * counts. */
+  /* What attach() finds of what create() was given.  Of create() only the times
+   * count. */
   const char *name;  /* or NULL */
   const char *image; /* or NULL */
   const pco_pair *labels;
