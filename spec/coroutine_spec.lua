@@ -12,6 +12,17 @@ local nothing_left = leaks.frame()
 local raises = facades.raises
 local stock = coroutine
 
+-- What only that does; in the portico command there is none, and whatever
+-- waits cannot be resumed.
+local function with_stock(name, fn)
+  it(name, function()
+    if stock.wrap == ours.wrap then
+      pending("the stock library is not there")
+    end
+    fn()
+  end)
+end
+
 local function collect(iterate, ...)
   local values = {}
   for value in iterate, ... do
@@ -453,7 +464,7 @@ describe("a coroutine in a task", function()
     end)
   end)
 
-  it("that the stock library resumes while it waits tells both", function()
+  with_stock("that the stock one resumes tells both", function()
     for _, inner in ipairs({ function() portico.sleep(60) end,
       function() task.event():wait({ timeout = 60 }) end,
       function() task.scope(function() portico.sleep(60) end) end,
@@ -474,7 +485,7 @@ describe("a coroutine in a task", function()
     end
   end)
 
-  it("cannot wait when the stock library is in between", function()
+  with_stock("cannot wait when the stock one is in between", function()
     portico.run(function()
       for _, wrap in ipairs({ stock.wrap, function(fn)
         return stock.wrap(function() ours.wrap(fn)() end)

@@ -1,7 +1,8 @@
 -- Completion against cancellation, by seeded random schedules: ten thousand
 -- rounds of things that wait, each cancelled at a random moment in a random
 -- way. Whatever wins, it is one of the two, nothing is lost, and all can be
--- used afterwards. PORTICO_RACE_SEED repeats a run.
+-- used afterwards. PORTICO_RACE_SEED repeats a run; PORTICO_RACE_ROUNDS makes
+-- it shorter.
 
 local errors = require("portico.errors")
 local facades = require("spec.support.facades")
@@ -12,7 +13,7 @@ local task = require("portico.task")
 local nothing_left = leaks.frame()
 local seed = tonumber(os.getenv("PORTICO_RACE_SEED") or os.time())
 
-local ROUNDS, AT_ONCE = 10000, 20
+local ROUNDS, AT_ONCE = tonumber(os.getenv("PORTICO_RACE_ROUNDS")) or 10000, 20
 
 -- A generator of numbers of its own: that of Lua is for everybody.
 local state = seed
@@ -141,7 +142,7 @@ local function round(choose, counts)
 end
 
 describe("completion against cancellation", function()
-  facades.in_task(it, "ends in one of the two, ten thousand times",
+  facades.in_task(it, "ends in one of the two, " .. ROUNDS .. " times",
     function(_, sandbox)
       local counts = { result = 0, timeout = 0, cancel = 0 }
       local ok, err = pcall(function()
