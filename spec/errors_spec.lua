@@ -36,13 +36,13 @@ describe("error classes", function()
 
   it("are there for every code of the core", function()
     local count = 0
-    for code, name in pairs(core.codes) do
+    for code, name in pairs(core.codes()) do
       count = count + 1
       assert.truthy(errors[name], code .. ": " .. tostring(name))
     end
     assert.is_true(count > 10)
-    assert.equal("NotFoundError", core.codes.ENOENT)
-    assert.equal("UsageError", core.codes.PCO_ENOTASK)
+    assert.equal("NotFoundError", core.codes().ENOENT)
+    assert.equal("UsageError", core.codes().PCO_ENOTASK)
   end)
 
   it("stay the same when the module is loaded again", function()

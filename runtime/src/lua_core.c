@@ -292,8 +292,9 @@ static void push_coroutines(lua_State *L, int binding) {
   add_functions(L, binding, pco__coroutine_functions, false);
 }
 
-/* Pushes code name -> class name. */
-static void push_codes(lua_State *L) {
+/* core.codes(): code name -> class name, made when it is asked for, since it is
+ * as large as a facade. */
+static int core_codes(lua_State *L) {
   lua_newtable(L);
   for (int code = -1; code > -134; code--) {
     pco__error e = {.code = code};
@@ -308,6 +309,7 @@ static void push_codes(lua_State *L) {
     lua_pushstring(L, pco__error_class(&e));
     lua_setfield(L, -2, pco__code_name(e.code));
   }
+  return 1;
 }
 
 int pco_lua_open(lua_State *L) {
@@ -326,7 +328,7 @@ int pco_lua_open(lua_State *L) {
   lua_setfield(L, -2, "coroutines");
   pco__push_error_classes(L);
   lua_setfield(L, -2, "error_classes");
-  push_codes(L);
+  lua_pushcfunction(L, core_codes);
   lua_setfield(L, -2, "codes");
   lua_pushliteral(L, PCO_VERSION);
   lua_setfield(L, -2, "version");

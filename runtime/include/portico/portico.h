@@ -10,7 +10,9 @@
  *   A runtime has a loop of its own, and never blocks, never polls and never
  *   starts a thread by itself.  It runs inside pco_tick(), for as long as the
  *   host allows.  Three ways to know when to call that:
- *     - once a frame.  A tick with nothing to do costs well under 1 us.
+ *     - once a frame.  A tick with nothing to do costs well under 1 us; while
+ *       a sandbox is open, a system call more (0.3 to 2 us), since only the
+ *       kernel knows whether something came.
  *     - when pco_poll_fd() is readable: it is exactly when a tick has something
  *       to do, timers included, so a host's loop needs no timeout for it.  It
  *       is level-triggered: add it to epoll, GLib, SDL's or sd-event's loop.
