@@ -149,7 +149,11 @@ void pco_records_drop(pco_agent *a, uint64_t op) {
     discard(&a->records, r);
 }
 
-/* The one that was over first, and what it said that nobody has read. */
+bool pco_records_has(const pco_agent *a, uint64_t op) {
+  return find(a, op) != NULL;
+}
+
+/* The one that was over first, and what it said that nobody reads. */
 static void drop_oldest(pco_agent *a) {
   pco_record *oldest = NULL;
   for (pco_record *r = a->records.first; r; r = r->next)
@@ -157,8 +161,9 @@ static void drop_oldest(pco_agent *a) {
       oldest = r;
   if (!oldest)
     return;
-  pco_relay_drop(a, oldest->op);
-  discard(&a->records, oldest);
+  uint64_t op = oldest->op;
+  pco_relay_give_up(a, op);
+  pco_records_drop(a, op); /* unless it has no place any more by that */
 }
 
 /* Nobody will ask for it. */

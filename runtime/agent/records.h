@@ -4,8 +4,8 @@
  * those that live, and how the last PCO_COMMANDS_KEPT ended.
  *
  * A record begins with the SPAWN; one that did not start has none.  It is let
- * go, with what lies in the rings of its streams, only when nothing of its
- * command lives any more and too many such are there.
+ * go only when nothing of its command lives any more and too many such are
+ * there, and what lies in the rings of its streams with it.
  *
  * Invariant: records are in the order of their ops.  Memory is bounded by
  * processes and RECORDS_TEXT: what does not fit keeps little of its arguments.
@@ -64,6 +64,8 @@ void pco_records_gone(struct pco_agent *a, uint64_t op);
 void pco_records_settle(struct pco_agent *a, uint64_t op);
 /* It did not start. */
 void pco_records_drop(struct pco_agent *a, uint64_t op);
+
+bool pco_records_has(const struct pco_agent *a, uint64_t op);
 
 /* Answers COMMANDS. */
 void pco_records_tell(struct pco_agent *a, uint64_t op);

@@ -153,10 +153,18 @@ void pco_relay_look(const pco_agent *a, uint64_t op, pco_relay_state *out) {
   out->in_room = PCO_RELAY_CREDIT - (r->in.len - r->in.at);
 }
 
+void pco_relay_give_up(pco_agent *a, uint64_t op) {
+  pco_relay *r = pco_relay_find(a, op);
+  for (int i = 0; r && i < 2; i++)
+    pco_relay_out_give_up(&r->out[i]);
+}
+
 /* One that has not started is ended by who kills its command. */
 void pco_relays_let_go(pco_agent *a) {
   for (pco_relay *r = a->relays.live, *next; r; r = next) {
     next = r->next;
+    if (!pco_records_has(a, r->op))
+      pco_relay_drop(a, r->op);
     for (int i = 0; i < 2 && r->started; i++)
       pco_relay_out_let_go(&r->out[i]);
   }

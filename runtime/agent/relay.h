@@ -99,7 +99,11 @@ void pco_relay_look(const struct pco_agent *a, uint64_t op,
                     pco_relay_state *out);
 /* Nothing of the command lives: nobody reads its stdin any more. */
 void pco_relay_end_input(struct pco_agent *a, uint64_t op);
-/* The host is gone: everything is adopted. */
+/* Of a command that is over: what of its output nobody reads for now (adopted)
+ * is given up, and has ended.  Who reads the others is not disturbed. */
+void pco_relay_give_up(struct pco_agent *a, uint64_t op);
+/* The host is gone: everything is adopted; what is on no record, that is, of
+ * commands of which nobody will hear, is dropped. */
 void pco_relays_let_go(struct pco_agent *a);
 
 /* Once a turn, after the host's channel was flushed: stops while the host is

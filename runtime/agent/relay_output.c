@@ -174,6 +174,14 @@ void pco_relay_out_go_on(pco_relay_out *o) {
   pco_relay_out_watch(o);
 }
 
+void pco_relay_out_give_up(pco_relay_out *o) {
+  if (!o->adopted || !pco_relay_out_is_open(o))
+    return;
+  o->offset += o->ring.len;
+  pco_ring_take(&o->ring, o->ring.len);
+  end_output(o, PCO_EOF_END);
+}
+
 /* Who waits for its end is gone, too. */
 void pco_relay_out_let_go(pco_relay_out *o) {
   o->closing = 0;

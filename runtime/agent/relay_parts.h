@@ -38,6 +38,8 @@ void pco_relay_out_watch(pco_relay_out *o);
 /* The host is slow, or no longer. */
 void pco_relay_out_go_on(pco_relay_out *o);
 
+/* If it is adopted, what was kept is lost, and it ends. */
+void pco_relay_out_give_up(pco_relay_out *o);
 /* The host is gone: it is adopted; without memory for a ring it ends. */
 void pco_relay_out_let_go(pco_relay_out *o);
 

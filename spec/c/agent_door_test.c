@@ -369,6 +369,47 @@ static void test_forgotten(void) {
   finish(control);
 }
 
+/* A host with more commands that are over than are kept: what it has not read
+ * of them is its own still, but for what it gave away. */
+static void test_unread(void) {
+  const spawn unread = {
+      .kind = {PCO_STDIO_NULL, PCO_STDIO_RELAY, PCO_STDIO_NULL},
+      .flags = PCO_SPAWN_FLAG_UNREAD};
+  uint64_t op[300], last = 0;
+  begin();
+  int control = attach();
+  for (int i = 0; i < N(op); i++)
+    client_end(&c, op[i] = sh("echo it is $0", &unread), MS);
+  uint64_t adopt = client_begin(&c, PCO_WIRE_ADOPT);
+  client_number(&c, PCO_TAG_TARGET, op[1]);
+  client_number(&c, PCO_TAG_FLAGS, 0);
+  client_send(&c, NULL, 0);
+  free(client_take(&c, adopt, MS));
+  static told t[400];
+  IS(door_commands(&c, t, N(t)), PCO_COMMANDS_KEPT, "some are forgotten");
+  credit(op[0], 1, PCO_RELAY_CREDIT);
+  const heard *h = hear(op[0], 1, SIZE_MAX, false);
+  OK(h->eof && strcmp(h->text, "it is /bin/sh\n") == 0,
+     "what such a one said is read");
+  IS(t[0].op, op[N(op) - PCO_COMMANDS_KEPT], "the last are known");
+  last = t[0].op;
+  adopt = client_begin(&c, PCO_WIRE_ADOPT);
+  client_number(&c, PCO_TAG_TARGET, last);
+  client_number(&c, PCO_TAG_FLAGS, 0);
+  client_send(&c, NULL, 0);
+  free(client_take(&c, adopt, MS));
+  client_end(&c, sh("exit 0", &unread), MS);
+  OK(hear(last, 1, SIZE_MAX, false)->eof,
+     "what it gave away has ended when it is forgotten");
+  detach(control);
+  control = attach();
+  IS(door_commands(&c, t, N(t)), PCO_COMMANDS_KEPT, "the next host");
+  credit(t[0].op, 1, PCO_RELAY_CREDIT);
+  h = hear(t[0].op, 1, SIZE_MAX, false);
+  OK(h->eof && strcmp(h->text, "it is /bin/sh\n") == 0, "reads of those");
+  finish(control);
+}
+
 static void test_long_arguments(void) {
   static char word[2000];
   memset(word, 'w', sizeof word - 1);
@@ -924,6 +965,7 @@ int main(int argc, char **argv) {
   test_descendants();
   test_many_ended();
   test_forgotten();
+  test_unread();
   test_long_arguments();
   test_starting();
   test_old_answers();
