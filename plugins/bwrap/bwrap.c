@@ -71,14 +71,18 @@ static void end_what_it_has(pco_sandbox *s, uint32_t grace_ms) {
   }
 }
 
+void bwrap_sandbox_unlist(pco_sandbox *s) {
+  pco_sandbox **at = &s->backend->sandboxes;
+  while (*at != s)
+    at = &(*at)->next;
+  *at = s->next;
+}
+
 void bwrap_sandbox_end(pco_sandbox *s, uint32_t grace_ms) {
   pco_backend *b = s->backend;
   const pco_host *host = b->host;
   plugin_table_remove(&bwrap_table, &s->entry);
-  pco_sandbox **at = &b->sandboxes;
-  while (*at != s)
-    at = &(*at)->next;
-  *at = s->next;
+  bwrap_sandbox_unlist(s);
   if (s->creating)
     host->set_cancel(host, s->creating, NULL, NULL);
   if (s->inquest) {
@@ -86,6 +90,9 @@ void bwrap_sandbox_end(pco_sandbox *s, uint32_t grace_ms) {
     host->complete(host, s->inquest, &nothing);
   }
   s->inquest = NULL;
+  if (s->leaving)
+    pco_fail(host, s->leaving, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
+  s->leaving = NULL;
   b->work++;
   end_what_it_has(s, grace_ms);
 }
@@ -124,7 +131,8 @@ static int bwrap_cause_of_death(pco_sandbox *s, pco_op *op) {
 /* ---- list ---------------------------------------------------------------- */
 
 static int bwrap_list(pco_backend *b, pco_op *op) {
-  plugin_table_list(&bwrap_table, b->host, op);
+  plugin_children_reap();
+  plugin_table_list(&bwrap_table, b->host, BWRAP_ID, b->state, op);
   return 0;
 }
 
@@ -153,10 +161,10 @@ static int check_image_max(const char *value, pco_error *err) {
 }
 
 const char *const bwrap_settings[] = {"bwrap",    "cache",     "cgroup", "uids",
-                                      "id_range", "image_max", NULL};
+                                      "id_range", "image_max", "state",  NULL};
 
 static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
-  static const char *const paths[] = {"bwrap", "cache", NULL};
+  static const char *const paths[] = {"bwrap", "cache", "state", NULL};
   int rc = pco_settings_check(settings, n, bwrap_settings, err);
   for (size_t i = 0; rc == 0 && paths[i]; i++)
     rc = check_path(paths[i], pco_setting_get(settings, n, paths[i]), err);
@@ -179,6 +187,7 @@ static void backend_free(pco_backend *b) {
   free(b->cgroup);
   free(b->cache);
   free(b->id_range);
+  free(b->state);
   free(b);
 }
 
@@ -206,7 +215,8 @@ static pco_backend *backend_create(const pco_pair *settings, size_t n) {
   if (copy(&b->program, settings, n, "bwrap", NULL) &&
       copy(&b->cgroup, settings, n, "cgroup", "auto") &&
       copy(&b->cache, settings, n, "cache", cache) &&
-      copy(&b->id_range, settings, n, "id_range", NULL))
+      copy(&b->id_range, settings, n, "id_range", NULL) &&
+      copy(&b->state, settings, n, "state", NULL))
     return b;
   backend_free(b);
   return NULL;
@@ -240,6 +250,7 @@ void bwrap_settle(pco_backend *b) {
 }
 
 static int bwrap_close(pco_backend *b, pco_op *op) {
+  bwrap_attach_cancel_all(b);
   while (b->sandboxes) {
     pco_sandbox *s = b->sandboxes;
     if (s->creating)
@@ -247,6 +258,7 @@ static int bwrap_close(pco_backend *b, pco_op *op) {
     bwrap_sandbox_end(s, 0);
   }
   b->closing = op;
+  plugin_children_reap();
   bwrap_settle(b);
   return 0;
 }
@@ -259,23 +271,24 @@ static const pco_backend_api api = {
     .close = bwrap_close,
     .probe = bwrap_probe,
     .create = bwrap_create,
+    .attach = bwrap_attach,
     .list = bwrap_list,
     .destroy = bwrap_destroy,
     .destroy_id = bwrap_destroy_id,
+    .detach = bwrap_detach,
     .cause_of_death = bwrap_cause_of_death,
+    .reap = bwrap_reap,
 };
 
 #ifdef PCO_BWRAP_WEAK
-#  define ID      "weak"
 #  define SUMMARY "bwrap with a setting that takes protections away, for tests"
 #else
-#  define ID      "bwrap"
 #  define SUMMARY "isolated by bubblewrap: untrusted code cannot leave it"
 #endif
 
 static const pco_backend_info info = {
     .struct_size = sizeof info,
-    .id = ID,
+    .id = BWRAP_ID,
     .summary = SUMMARY,
     .version = "0",
     .license = "MIT",

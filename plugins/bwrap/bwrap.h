@@ -14,6 +14,7 @@
  *   image_tar.c    from a tar to a root directory, image_step.c by step
  *   image_cache.c  where these are kept
  *   create.c   the beginning of a sandbox
+ *   attach.c   taking over one that lives, and letting one go
  *   keeper.c   the process outside that a sandbox lives and dies with
  *   failure.c  why it did not work, and what to do about it
  *   probe.c    what works on this machine
@@ -29,11 +30,14 @@
 #include <stddef.h>
 #include <uv.h>
 
+#include "../common/children.h"
+#include "../common/door.h"
 #include "../common/environment.h"
 #include "../common/fail.h"
 #include "../common/host.h"
 #include "../common/path.h"
 #include "../common/table.h"
+#include "../common/visit.h"
 #include "image.h"
 #include "image_cache.h"
 #include "image_tar.h"
@@ -83,12 +87,14 @@ struct pco_backend {
   char *cache;   /* of images */
   uint64_t image_max;
   char *id_range; /* "FIRST:COUNT", or NULL */
+  char *state;    /* where detachable ones are written down; NULL: default */
   bwrap_uids uids;
   pco_sandbox *sandboxes; /* by ->next */
   struct bwrap_unpack *unpacks;
-  unsigned work;      /* ends and other processes that run */
-  atomic_uint orders; /* of other loops, that were posted here */
-  pco_op *closing;    /* the op of close(), or NULL */
+  struct bwrap_attach *attaches; /* that are under way */
+  unsigned work;                 /* ends and other processes that run */
+  atomic_uint orders;            /* of other loops, that were posted here */
+  pco_op *closing;               /* the op of close(), or NULL */
 };
 
 /* ---- options.c ---- */
@@ -116,7 +122,9 @@ typedef struct bwrap_plan {
   pco_limits limits; /* zero: none */
   bool strict;
   plugin_environment env;
-  char *weaken; /* builds for tests only; else NULL */
+  const plugin_door *door; /* of one that may be detached; or NULL.  Borrowed */
+  double expires;          /* seconds since 1970; 0: never */
+  char *weaken;            /* builds for tests only; else NULL */
 } bwrap_plan;
 
 struct pco_sandbox {
@@ -127,15 +135,17 @@ struct pco_sandbox {
   bwrap_image_wait wait; /* before that, maybe */
   bool started;          /* its keeper was: */
   bwrap_keeper keeper;
-  uint32_t wants;   /* PCO_WANTS_* of limits */
-  uint32_t flags;   /* PCO_CREATE_* */
-  char *cwd;        /* inside */
-  int agent_fd;     /* the host's end, until it is handed over; or -1 */
-  bool is_weak;     /* builds for tests: limits are left out */
-  pco_op *creating; /* or NULL */
-  pco_op *inquest;  /* a cause_of_death() that waits, or NULL */
-  pco_op *ending;   /* destroy(), or NULL */
-  int failed;       /* why create() failed, told once everything has ended */
+  uint32_t wants;    /* PCO_WANTS_* of limits */
+  uint32_t flags;    /* PCO_CREATE_* */
+  char *cwd;         /* inside */
+  int agent_fd;      /* the host's end, until it is handed over; or -1 */
+  bool is_weak;      /* builds for tests: limits are left out */
+  plugin_door *door; /* owned; NULL: it ends with this program */
+  pco_op *creating;  /* or NULL */
+  pco_op *inquest;   /* a cause_of_death() that waits, or NULL */
+  pco_op *leaving;   /* detach(), or NULL */
+  pco_op *ending;    /* destroy(), or NULL */
+  int failed;        /* why create() failed, told once everything has ended */
   char why[PCO_MESSAGE_MAX];
 };
 
@@ -199,9 +209,26 @@ int bwrap_create(pco_backend *b, const pco_create_opts *o, pco_op *op);
 /* Frees s; it is in no list and its keeper has ended. */
 void bwrap_sandbox_free(pco_sandbox *s);
 
+/* Hands a sandbox that lives, with its keeper and its agent's stream, to the
+ * host. */
+void bwrap_sandbox_hand_over(pco_sandbox *s, pco_op *op);
+
 /* Ends one by order of another loop: if it is still being made its creation
  * fails, else its owner finds it dead. */
 void bwrap_sandbox_doom(pco_sandbox *s);
+
+/* ---- attach.c ---- */
+
+int bwrap_attach(pco_backend *b, const char *id, pco_op *op);
+/* Ends all that are under way. */
+void bwrap_attach_cancel_all(pco_backend *b);
+int bwrap_detach(pco_sandbox *s, pco_op *op);
+/* The keeper of one that is to be detached has said something. */
+void bwrap_detach_heard(pco_sandbox *s);
+int bwrap_reap(pco_backend *b, pco_op *op);
+/* Removes what a keeper that was killed has left of a sandbox; false if it
+ * lives, or there is none. */
+bool bwrap_remove_dead(pco_backend *b, const char *id);
 
 /* ---- by_id.c ---- */
 
@@ -224,12 +251,20 @@ int bwrap_probe(pco_backend *b, pco_op *op);
 /* ---- bwrap.c ---- */
 
 extern plugin_table bwrap_table;
+/* The backend's own id. */
+#ifdef PCO_BWRAP_WEAK
+#  define BWRAP_ID "weak"
+#else
+#  define BWRAP_ID "bwrap"
+#endif
 /* The settings of open(). */
 extern const char *const bwrap_settings[];
 
 /* To be called when backend->work has become less: a close() that waits may
  * complete, and the backend be gone. */
 void bwrap_settle(pco_backend *b);
+/* Takes s from the backend's list. */
+void bwrap_sandbox_unlist(pco_sandbox *s);
 /* Takes s from the lists and ends its keeper; then completes `creating` with
  * s->failed, or `ending`, and frees s. */
 void bwrap_sandbox_end(pco_sandbox *s, uint32_t grace_ms);

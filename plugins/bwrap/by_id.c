@@ -7,6 +7,9 @@
  * loop can end it: that is posted there, and looked for every TICK_MS, since
  * nothing may be posted back to a backend that is being closed.
  *
+ * What is none of this program's may be one of those that are written down
+ * (common/far_end.h).
+ *
  * An order stands, however it is waited for: a caller that gives up does not
  * wait for the owner, who may be the same thread; a keeper is still seen off.
  *
@@ -21,11 +24,74 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../common/far_end.h"
 #include "bwrap.h"
 
 #define END_MS  20000
 #define KILL_MS 5000
 #define TICK_MS 20
+
+/* ---- one of another program ---------------------------------------------- */
+
+typedef struct elsewhere {
+  plugin_far_end end; /* first */
+  pco_backend *backend;
+  pco_op *op; /* NULL: cancelled */
+} elsewhere;
+
+static void on_far_ended(plugin_far_end *end, int status) {
+  elsewhere *e = (elsewhere *)end;
+  pco_backend *b = e->backend;
+  static const char hangs[] = "the sandbox's keeper does not end";
+  if (!e->op && status < 0)
+    b->host->log(b->host, 1, hangs);
+  else if (e->op && status < 0)
+    pco_fail(b->host, e->op, status, PCO_SOURCE_PLUGIN, "%s", hangs);
+  if (status == 0)
+    bwrap_remove_dead(b, end->id);
+  if (e->op && status == 0)
+    b->host->complete(b->host, e->op, NULL);
+  free(e);
+  b->work--;
+  bwrap_settle(b);
+}
+
+static void cancel_elsewhere(void *arg) {
+  elsewhere *e = arg;
+  pco_op *op = e->op;
+  e->op = NULL;
+  pco_fail(e->backend->host, op, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
+}
+
+/* Of those that are written down; it goes on when the caller gives up. */
+static int end_elsewhere(pco_backend *b, const char *id, pco_op *op) {
+  char room[PCO_MESSAGE_MAX];
+  pco_error err = pco_error_in(room, sizeof room);
+  elsewhere *e = calloc(1, sizeof *e);
+  int rc = UV_ENOMEM;
+  if (e)
+    rc = plugin_far_end_start(&e->end, b->host->loop, BWRAP_ID, b->state, id,
+                              END_MS, on_far_ended, &err);
+  if (rc > 0) {
+    e->backend = b;
+    e->op = op;
+    b->work++;
+    b->host->set_cancel(b->host, op, cancel_elsewhere, e);
+    return 0;
+  }
+  if (rc == 0) {
+    bwrap_remove_dead(b, id);
+    b->host->complete(b->host, op, NULL);
+  } else if (err.message) {
+    b->host->fail(b->host, op, &err);
+  } else {
+    plugin_fail_end(b->host, op, id, rc);
+  }
+  free(e);
+  return 0;
+}
+
+/* ---- one of this program ------------------------------------------------- */
 
 typedef struct id_end {
   plugin_wait wait;
@@ -210,6 +276,8 @@ int bwrap_destroy_id(pco_backend *b, const char *id, pco_op *op) {
   if (e)
     free(e->id);
   free(e);
+  if (rc == 0)
+    return end_elsewhere(b, id, op);
   plugin_fail_end(b->host, op, id, rc);
   return 0;
 }

@@ -24,6 +24,7 @@
 void bwrap_sandbox_free(pco_sandbox *s) {
   if (s->agent_fd >= 0)
     close(s->agent_fd);
+  plugin_door_remove(s->door);
   free(s->cwd);
   bwrap_plan_deinit(&s->plan);
   plugin_entry_deinit(&s->entry);
@@ -61,6 +62,10 @@ static void fail(pco_sandbox *s, const pco_error *err) {
 /* The keeper of a sandbox that lives. */
 static void on_report(bwrap_keeper *k) {
   pco_sandbox *s = BWRAP_CONTAINER(k, pco_sandbox, keeper);
+  if (s->leaving) {
+    bwrap_detach_heard(s);
+    return;
+  }
   if (!k->over || !s->inquest)
     return;
   char room[PCO_MESSAGE_MAX];
@@ -71,20 +76,24 @@ static void on_report(bwrap_keeper *k) {
   s->backend->host->complete(s->backend->host, op, &err);
 }
 
-static void complete(pco_sandbox *s) {
+void bwrap_sandbox_hand_over(pco_sandbox *s, pco_op *op) {
   pco_sandbox_result result = pco_sandbox_result_init();
-  pco_op *op = s->creating;
+  plugin_entry_fill(&s->entry, &result);
   result.flags = PCO_SANDBOX_HAS_AGENT;
   if (s->keeper.start.uid != geteuid())
     result.flags |= PCO_SANDBOX_FOREIGN_ID;
   result.sandbox = s;
-  result.id = s->entry.id;
   result.agent_fd = s->agent_fd;
   result.cwd = s->cwd;
   s->agent_fd = -1; /* the host's from here on */
-  s->creating = NULL;
   s->keeper.on_report = on_report;
   s->backend->host->complete(s->backend->host, op, &result);
+}
+
+static void complete(pco_sandbox *s) {
+  pco_op *op = s->creating;
+  s->creating = NULL;
+  bwrap_sandbox_hand_over(s, op);
 }
 
 static void on_create_report(bwrap_keeper *k) {
@@ -141,6 +150,8 @@ static int launch(pco_sandbox *s, pco_error *err) {
   if (rc < 0)
     return rc;
   s->started = true;
+  if (s->door)
+    plugin_door_is_kept(s->door, s->keeper.pidfd);
   plugin_table_set_pidfd(&bwrap_table, &s->entry, s->keeper.pidfd);
   return 0;
 }
@@ -175,6 +186,22 @@ static int begin(pco_sandbox *s, pco_error *err) {
   return rc > 0 ? launch(s, err) : rc;
 }
 
+/* Writes down one that may be detached; the name of another is no matter of
+ * other programs, but must be none of such a one. */
+static int make_door(pco_sandbox *s, const pco_create_opts *o, pco_error *err) {
+  const char *state = s->backend->state;
+  plugin_info info = {.cwd = s->cwd};
+  char *left;
+  if (!(o->flags & PCO_CREATE_DETACHABLE))
+    return o->name ? plugin_door_check_free(BWRAP_ID, state, o->name, err) : 0;
+  plugin_entry_tell(&s->entry, &info);
+  int rc = plugin_door_make(&s->door, BWRAP_ID, state, &info, &left, err);
+  free(left); /* there is none */
+  s->plan.door = s->door;
+  s->plan.expires = s->entry.expires;
+  return rc;
+}
+
 static int start(pco_backend *b, const pco_create_opts *o, bwrap_plan *p,
                  pco_op *op, pco_error *err) {
   pco_sandbox *s = sandbox_create(b, o, p);
@@ -182,7 +209,9 @@ static int start(pco_backend *b, const pco_create_opts *o, bwrap_plan *p,
     return UV_ENOMEM;
   int rc = plugin_table_add(&bwrap_table, &s->entry, o->name, "bwrap", err);
   if (rc == 0) {
-    rc = begin(s, err);
+    rc = make_door(s, o, err);
+    if (rc == 0)
+      rc = begin(s, err);
     if (rc < 0)
       plugin_table_remove(&bwrap_table, &s->entry);
   }
@@ -203,6 +232,7 @@ int bwrap_create(pco_backend *b, const pco_create_opts *o, pco_op *op) {
   char room[PCO_MESSAGE_MAX];
   pco_error err = pco_error_in(room, sizeof room);
   bwrap_plan plan;
+  plugin_children_reap();
   int rc = bwrap_plan_init(&plan, b, o, &err);
   if (rc == 0)
     rc = start(b, o, &plan, op, &err);

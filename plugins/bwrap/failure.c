@@ -204,6 +204,10 @@ void bwrap_explain(const bwrap_keeper *k, pco_error *err) {
     explain_failed(r, err);
   else if (r->type != PCO_KEEPER_ENDED)
     plugin_fail(err, PCO_EGONE, "the sandbox's keeper was killed");
-  else if (!r->asked)
+  else if (r->asked == PCO_KEEPER_BY_TTL)
+    plugin_fail(err, PCO_EGONE, "its time was over (ttl)");
+  else if (r->asked == PCO_KEEPER_BY_DOOR)
+    plugin_fail(err, PCO_EGONE, "it was ended by its id, by another program");
+  else if (r->asked == PCO_KEEPER_BY_ITSELF)
     explain_ended(k, err);
 }

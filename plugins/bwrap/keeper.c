@@ -26,6 +26,8 @@ static void take_report(bwrap_keeper *k, const pco_keeper_report *r) {
   if (r->type == PCO_KEEPER_STARTED) {
     k->started = true;
     k->start = *r;
+  } else if (r->type == PCO_KEEPER_DETACHED) {
+    k->let_go = true;
   } else {
     k->over = true;
     k->last = *r;
@@ -93,7 +95,7 @@ static void free_poll(uv_handle_t *h) {
   free(h);
 }
 
-static int listen_to(bwrap_keeper *k) {
+static int start_poll(bwrap_keeper *k) {
   uv_poll_t *poll = calloc(1, sizeof *poll);
   int rc =
       poll ? uv_poll_init(k->backend->host->loop, poll, k->control) : UV_ENOMEM;
@@ -106,6 +108,15 @@ static int listen_to(bwrap_keeper *k) {
   rc = uv_poll_start(poll, UV_READABLE, on_control);
   if (rc < 0)
     uv_close((uv_handle_t *)poll, free_poll);
+  return rc;
+}
+
+static int listen_to(bwrap_keeper *k, pco_error *err) {
+  int rc = start_poll(k);
+  if (rc < 0)
+    plugin_fail(err, rc, "cannot watch the sandbox's keeper: %s%s",
+                uv_strerror(rc),
+                rc == UV_ENOSPC ? " (fs.epoll.max_user_watches)" : "");
   return rc;
 }
 
@@ -122,20 +133,57 @@ int bwrap_keeper_start(bwrap_keeper *k, pco_backend *b, int words,
   int rc = spawn(k, pair[1], words, fds, n_fds, err);
   close(pair[1]);
   if (rc == 0) {
-    rc = listen_to(k);
-    if (rc < 0) {
-      plugin_fail(err, rc, "cannot watch the sandbox's keeper: %s%s",
-                  uv_strerror(rc),
-                  rc == UV_ENOSPC ? " (fs.epoll.max_user_watches)" : "");
+    rc = listen_to(k, err);
+    if (rc < 0)
       take_back(k);
-    }
   }
   if (rc < 0)
     close(k->control);
   return rc;
 }
 
+int bwrap_keeper_adopt(bwrap_keeper *k, pco_backend *b, int pidfd, int control,
+                       const pco_keeper_report *start,
+                       void (*on_report)(bwrap_keeper *k), pco_error *err) {
+  *k = (bwrap_keeper){.backend = b,
+                      .program = "the launcher",
+                      .pidfd = pidfd,
+                      .control = control,
+                      .started = true,
+                      .start = *start,
+                      .on_report = on_report};
+  int rc = listen_to(k, err);
+  if (rc < 0) {
+    close(control);
+    close(pidfd);
+  }
+  return rc;
+}
+
 /* ---- the end ------------------------------------------------------------ */
+
+/* A child that the host has forked may have the socket still. */
+static void on_left(uv_handle_t *h) {
+  bwrap_keeper *k = h->data;
+  free(h);
+  shutdown(k->control, SHUT_RDWR);
+  close(k->control);
+  plugin_children_add(k->pidfd);
+  k->on_ended(k);
+}
+
+void bwrap_keeper_leave(bwrap_keeper *k, void (*on_ended)(bwrap_keeper *k)) {
+  k->on_ended = on_ended;
+  uv_poll_stop(k->poll);
+  uv_close((uv_handle_t *)k->poll, on_left);
+}
+
+int bwrap_keeper_ask_to_leave(const bwrap_keeper *k) {
+  pco_keeper_order order = {.type = PCO_KEEPER_DETACH};
+  ssize_t n =
+      send(k->control, &order, sizeof order, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 ? -errno : 0;
+}
 
 static void on_closed(uv_handle_t *h) {
   bwrap_keeper *k = h->data;

@@ -26,6 +26,7 @@ struct bwrap_keeper {
   plugin_wait wait;
   bool started; /* STARTED came: */
   pco_keeper_report start;
+  bool let_go;            /* DETACHED came: it lives on without this host */
   bool over;              /* no report comes any more: */
   pco_keeper_report last; /* FAILED or ENDED; type 0: it was killed */
   char cgroup[96];        /* its name; "": there is none */
@@ -42,11 +43,22 @@ struct bwrap_keeper {
 int bwrap_keeper_start(bwrap_keeper *k, struct pco_backend *b, int words,
                        const int32_t *fds, size_t n_fds,
                        void (*on_report)(bwrap_keeper *k), pco_error *err);
+/* Takes over one that has answered an ATTACH: `control` is the connection, and
+ * `start` its report; both descriptors are the keeper's, also on failure.  0,
+ * or a negative code and *err. */
+int bwrap_keeper_adopt(bwrap_keeper *k, struct pco_backend *b, int pidfd,
+                       int control, const pco_keeper_report *start,
+                       void (*on_report)(bwrap_keeper *k), pco_error *err);
+/* Lets one go that has said DETACHED.  on_ended is called once, when it is not
+ * listened to any more. */
+void bwrap_keeper_leave(bwrap_keeper *k, void (*on_ended)(bwrap_keeper *k));
 /* Ends it: what runs inside has grace_ms to end by itself.  on_report is not
  * called any more; on_ended once, when nothing is left, or k->hangs.  A second
  * call only makes the grace shorter; its on_ended is not called. */
 void bwrap_keeper_end(bwrap_keeper *k, uint32_t grace_ms,
                       void (*on_ended)(bwrap_keeper *k));
+/* Asks to be let go.  0, or a negative code. */
+int bwrap_keeper_ask_to_leave(const bwrap_keeper *k);
 /* Orders the end through a descriptor of the control socket.  [any] */
 void bwrap_keeper_order_end(int control, uint32_t grace_ms);
 

@@ -158,6 +158,23 @@ static int check_target(const char *target, pco_error *err) {
   return 0;
 }
 
+/* Whoever reaches the door of a sandbox with this user's id may use it. */
+static int check_doors(const pco_backend *b, const char *what,
+                       const char *source, const char *as, pco_error *err) {
+  const char *const settings[] = {b->state, NULL};
+  char path[PATH_MAX], real[PATH_MAX];
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    if (plugin_state_path(settings[i], path, NULL) == 0 &&
+        (touches(source, path) ||
+         (spell(path, true, real) && touches(source, real))))
+      return plugin_fail(err, UV_EACCES,
+                         "%s %.200s is, contains or lies in %.150s, from where "
+                         "the sandboxes of this user can be reached; choose "
+                         "another",
+                         what, as, path);
+  return 0;
+}
+
 static int add_mount(bwrap_plan *p, const pco_backend *b, const pco_mount *m,
                      pco_error *err) {
   char real[PATH_MAX];
@@ -187,6 +204,10 @@ static int add_mount(bwrap_plan *p, const pco_backend *b, const pco_mount *m,
         "mounts: the source %.300s is, contains or lies in a directory "
         "of Portico's own; choose another",
         m->source);
+  if (!bwrap_is_weak(p, "doors"))
+    rc = check_doors(b, "mounts: the source", real, m->source, err);
+  if (rc < 0)
+    return rc;
   bwrap_mount *to = &p->mounts[p->n_mounts++];
   to->source = strdup(real);
   to->target = strdup(m->target);
@@ -250,14 +271,13 @@ static int check_limits(bwrap_plan *p, const pco_limits *l, pco_error *err) {
 /* ---- everything else ---------------------------------------------------- */
 
 static int check_wants(const pco_create_opts *o, pco_error *err) {
-  const uint32_t cannot = PCO_WANTS_TTL | PCO_WANTS_IDLE_TTL |
-                          PCO_WANTS_SNAPSHOT | PCO_WANTS_DETACHABLE;
-  uint32_t wants = pco_create_wanted(o) & cannot;
-  if (wants & PCO_WANTS_DETACHABLE)
+  const uint32_t cannot = PCO_WANTS_IDLE_TTL | PCO_WANTS_SNAPSHOT;
+  uint32_t all = pco_create_wanted(o), wants = all & cannot;
+  if ((all & PCO_WANTS_TTL) && !(all & PCO_WANTS_DETACHABLE))
     return plugin_fail(
         err, PCO_EUNSUPPORTED,
-        "bwrap cannot do 'detachable': its sandboxes end with the "
-        "process that made them");
+        "bwrap cannot do 'ttl' without detachable = true: such a "
+        "sandbox ends with the program that made it");
   if (wants)
     return plugin_fail(err, PCO_EUNSUPPORTED, "bwrap cannot do '%s'",
                        pco_wants_name(wants));
@@ -329,6 +349,8 @@ static int set_image(bwrap_plan *p, const pco_backend *b, const char *image,
         "image %.300s is, contains or lies in a directory of Portico's "
         "own; choose another",
         image);
+  if (rc == 0 && p->image.path)
+    rc = check_doors(b, "image", p->image.path, image, err);
   return rc;
 }
 

@@ -56,7 +56,6 @@ static void judge(pco_capability *c, size_t n, const pco_error *err) {
 static void answer(pco_backend *b, pco_op *op, const pco_error *err,
                    const bwrap_keeper *k, bool two_ids) {
   static const bwrap_keeper nothing;
-  static const char ends[] = "a sandbox ends with the process that made it";
   char memory[512], pids[512], cpus[512];
   const char *ids = two_ids
                         ? "agent and commands have two ids that no account has"
@@ -74,18 +73,21 @@ static void answer(pco_backend *b, pco_op *op, const pco_error *err,
       {"signals", NULL, PCO_NATIVE, 0},
       {"image", NULL, PCO_NATIVE, 0},
       {"mounts", NULL, PCO_NATIVE, 0},
-      {"list", "the sandboxes of this process", PCO_NATIVE, 0},
+      {"list",
+       "the sandboxes of this process, and the detachable ones of this user's",
+       PCO_NATIVE, 0},
       {"user", "all commands run as the user '" BWRAP_USER "'", PCO_MISSING, 0},
       {"pty", NULL, PCO_NATIVE, 0},
-      {"attach", ends, PCO_MISSING, 0},
-      {"detach", ends, PCO_MISSING, 0},
+      {"attach", NULL, PCO_NATIVE, 0},
+      {"detach", "of sandboxes made with detachable = true", PCO_NATIVE, 0},
       {"pause", "not yet", PCO_MISSING, 0},
       {"snapshot", "not yet", PCO_MISSING, 0},
       {"forward", "not yet", PCO_MISSING, 0},
   };
   judge(capabilities, N_TRIED, err);
   pco_probe_result result = pco_probe_result_init();
-  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY;
+  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY | PCO_CAP_ATTACH |
+                PCO_CAP_DETACHED;
   result.capabilities = capabilities;
   result.n_capabilities = sizeof capabilities / sizeof *capabilities;
   result.detail = err->code != 0 ? err->message : k->program;

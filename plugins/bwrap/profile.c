@@ -13,6 +13,7 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,7 +32,13 @@ enum {
   FD_ARGS,
   FD_FILTER,
   FD_ETC = FD_FILTER + BWRAP_N_FILTERS,
-  N_FDS = FD_ETC + BWRAP_N_ETC
+  N_PLAIN = FD_ETC + BWRAP_N_ETC,
+  FD_DOOR = N_PLAIN, /* of one that may be detached: the agent's, and the */
+  FD_KEEPER_END,     /* other end, which is the keeper's, as the rest is */
+  FD_LISTENER,
+  FD_STATE,
+  FD_INFO,
+  N_FDS
 };
 _Static_assert(N_FDS <= BWRAP_MAX_FDS, "BWRAP_MAX_FDS is too small");
 _Static_assert(PCO_KEEPER_FIRST_FD + FD_IMAGE == BWRAP_IMAGE_FD, "its name");
@@ -55,6 +62,7 @@ static int number_of(int fd) {
  *   dumpable  an agent that commands of the same id may look into
  *   image_links  entries of an image that became links are followed
  *   seal      a tar's files are shown as they were unpacked
+ *   doors     those of this user's sandboxes may be shown
  */
 bool bwrap_is_weak(const bwrap_plan *p, const char *what) {
   size_t len = strlen(what);
@@ -128,7 +136,27 @@ static void keeper_first_process(bwrap_words *w, const pco_backend *b,
   bwrap_words_add_all(w, "--root", "/", NULL);
   if (!bwrap_is_weak(p, "uids"))
     bwrap_words_add_all(w, "--user", "1000:1000", NULL);
+  if (p->door) {
+    bwrap_words_add(w, "--door");
+    bwrap_words_addf(w, "%d", number_of(FD_DOOR));
+  }
   bwrap_limits_agent(w, b, p);
+}
+
+static void keeper_door(bwrap_words *w, const bwrap_plan *p) {
+  if (!p->door)
+    return;
+  bwrap_words_add(w, "door");
+  bwrap_words_addf(w, "%d", number_of(FD_LISTENER));
+  bwrap_words_addf(w, "%d", number_of(FD_STATE));
+  bwrap_words_addf(w, "%d", number_of(FD_INFO));
+  bwrap_words_addf(w, "%d", number_of(FD_KEEPER_END));
+  bwrap_words_add(w, p->door->name);
+  if (p->expires > 0) {
+    bwrap_words_add(w, "ttl");
+    bwrap_words_addf(w, "%llu",
+                     (unsigned long long)plugin_door_ttl(p->expires));
+  }
 }
 
 static void keeper_words(bwrap_words *w, const pco_backend *b,
@@ -139,6 +167,7 @@ static void keeper_words(bwrap_words *w, const pco_backend *b,
     bwrap_words_addf(w, "%llu", (unsigned long long)bwrap_limits_processes(p));
   }
   bwrap_limits_keeper(w, b, p, cgroup);
+  keeper_door(w, p);
   keeper_stage(w, p);
   bwrap_words_add_all(w, "--", p->program, "--args", NULL);
   bwrap_words_addf(w, "%d", number_of(FD_ARGS));
@@ -317,6 +346,22 @@ static int open_agent(pco_backend *b, const bwrap_plan *p, pco_error *err) {
   return fd < 0 ? -errno : fd;
 }
 
+/* Copies of what is the door's, and the socket between keeper and agent. */
+static int open_door(const plugin_door *door, int32_t fds[N_FDS]) {
+  const int from[] = {door->listener, door->state.dir, door->info};
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+    return -errno;
+  fds[FD_DOOR] = pair[0];
+  fds[FD_KEEPER_END] = pair[1];
+  for (int i = 0; i < 3; i++) {
+    fds[FD_LISTENER + i] = fcntl(from[i], F_DUPFD_CLOEXEC, 3);
+    if (fds[FD_LISTENER + i] < 0)
+      return -errno;
+  }
+  return 0;
+}
+
 /* Opens what bubblewrap gets; on failure what was opened stays in fds. */
 static int open_fds(pco_backend *b, const bwrap_plan *p, int agent_fd,
                     int32_t fds[N_FDS], pco_error *err) {
@@ -335,6 +380,8 @@ static int open_fds(pco_backend *b, const bwrap_plan *p, int agent_fd,
   if (rc >= 0)
     rc = fds[FD_ARGS] = bwrap_words_memfd(&args, "bwrap-args");
   bwrap_words_deinit(&args);
+  if (rc >= 0 && p->door)
+    rc = open_door(p->door, fds);
   return rc < 0 ? rc : 0;
 }
 
@@ -355,7 +402,8 @@ int bwrap_launch(bwrap_keeper *k, pco_backend *b, const bwrap_plan *p,
     rc = words = bwrap_words_memfd(&w, "keeper-words");
   }
   if (rc >= 0)
-    rc = bwrap_keeper_start(k, b, words, fds, N_FDS, on_report, err);
+    rc = bwrap_keeper_start(k, b, words, fds, p->door ? N_FDS : N_PLAIN,
+                            on_report, err);
   if (rc == 0) {
     k->program = p->program;
     memcpy(k->cgroup, cgroup, sizeof k->cgroup);

@@ -15,26 +15,70 @@
 
 /* ---- entries ------------------------------------------------------------ */
 
+/* Copies; false without memory. */
+static bool copy(char **to, const char *from) {
+  *to = from ? strdup(from) : NULL;
+  return !from || *to;
+}
+
+static int init(plugin_entry *e, const char *name, const char *image,
+                const pco_pair *labels, size_t n_labels) {
+  e->pidfd = -1;
+  e->labels = pco_pairs_dup(labels, n_labels);
+  e->n_labels = n_labels;
+  bool named = copy(&e->name, name);
+  return copy(&e->image, image) && named && e->labels ? 0 : UV_ENOMEM;
+}
+
 int plugin_entry_init(plugin_entry *e, const pco_create_opts *o) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   e->created = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-  e->pidfd = -1;
-  e->labels = pco_pairs_dup(o->labels, o->n_labels);
-  e->n_labels = o->n_labels;
-  return e->labels ? 0 : UV_ENOMEM;
+  e->expires = o->ttl > 0 ? e->created + o->ttl : 0;
+  return init(e, o->name, o->image, o->labels, o->n_labels);
+}
+
+int plugin_entry_init_from(plugin_entry *e, const plugin_info *i) {
+  e->created = i->created;
+  e->expires = i->expires;
+  return init(e, i->name, i->image, i->labels, i->n_labels);
+}
+
+void plugin_entry_tell(const plugin_entry *e, plugin_info *i) {
+  snprintf(i->id, sizeof i->id, "%s", e->id);
+  i->host = getpid();
+  i->namespace = plugin_info_namespace();
+  i->name = e->name;
+  i->image = e->image;
+  i->labels = e->labels;
+  i->n_labels = e->n_labels;
+  i->created = e->created;
+  i->expires = e->expires;
+}
+
+void plugin_entry_fill(const plugin_entry *e, pco_sandbox_result *result) {
+  result->id = e->id;
+  result->name = e->name;
+  result->image = e->image;
+  result->labels = e->labels;
+  result->n_labels = e->n_labels;
+  result->created = e->created;
+  result->expires = e->expires;
 }
 
 void plugin_entry_deinit(plugin_entry *e) {
   free(e->labels);
+  free(e->name);
+  free(e->image);
   e->labels = NULL;
+  e->name = e->image = NULL;
 }
 
 /* ---- ids ---------------------------------------------------------------- */
 
 /* The sandboxes of a process that forked are not its child's, who would end
  * them by their ids. */
-static void lock(plugin_table *t) {
+void plugin_table_lock(plugin_table *t) {
   pco_lock_take(&t->lock);
   if (t->owner != getpid())
     t->first = NULL;
@@ -68,7 +112,7 @@ int plugin_check_name(const char *name, pco_error *err) {
 int plugin_table_add(plugin_table *t, plugin_entry *e, const char *wished,
                      const char *prefix, pco_error *err) {
   int rc = 0;
-  lock(t);
+  plugin_table_lock(t);
   if (wished && find(t, wished))
     rc = UV_EEXIST;
   else if (wished)
@@ -88,7 +132,7 @@ int plugin_table_add(plugin_table *t, plugin_entry *e, const char *wished,
 }
 
 void plugin_table_remove(plugin_table *t, plugin_entry *e) {
-  lock(t);
+  plugin_table_lock(t);
   plugin_entry **at = &t->first;
   while (*at && *at != e)
     at = &(*at)->next;
@@ -98,19 +142,19 @@ void plugin_table_remove(plugin_table *t, plugin_entry *e) {
 }
 
 void plugin_table_set_pidfd(plugin_table *t, plugin_entry *e, int pidfd) {
-  lock(t);
+  plugin_table_lock(t);
   e->pidfd = pidfd;
   pco_lock_give(&t->lock);
 }
 
 plugin_entry *plugin_table_lock_find(plugin_table *t, const char *id) {
-  lock(t);
+  plugin_table_lock(t);
   return find(t, id);
 }
 
 plugin_entry *plugin_table_lock_doomed(plugin_table *t, const plugin_entry *e,
                                        const char *id) {
-  lock(t);
+  plugin_table_lock(t);
   plugin_entry *at = t->first;
   while (at && (at != e || !at->doomed || strcmp(at->id, id) != 0))
     at = at->next;
@@ -128,58 +172,4 @@ void plugin_fail_end(const pco_host *host, pco_op *op, const char *id, int rc) {
            code == UV_EBUSY    ? "it is being made"
            : code == UV_ENOENT ? "there is none"
                                : uv_strerror(code));
-}
-
-/* ---- list --------------------------------------------------------------- */
-
-static pco_sandbox_info info_of(const plugin_entry *e, const char *owner) {
-  pco_sandbox_info info = pco_sandbox_info_init();
-  info.state = e->pidfd < 0                 ? PCO_STATE_UNKNOWN
-               : plugin_has_ended(e->pidfd) ? PCO_STATE_DEAD
-                                            : PCO_STATE_RUNNING;
-  info.id = e->id;
-  info.owner = owner;
-  info.labels = e->labels;
-  info.n_labels = e->n_labels;
-  info.created = e->created;
-  return info;
-}
-
-/* Fills both; returns how many.  Needs the lock. */
-static size_t show(const plugin_table *t, const char *owner,
-                   pco_sandbox_info *infos, const pco_sandbox_info **list) {
-  size_t n = 0;
-  for (const plugin_entry *e = t->first; e; e = e->next) {
-    if (e->doomed)
-      continue;
-    infos[n] = info_of(e, owner);
-    list[n] = &infos[n];
-    n++;
-  }
-  return n;
-}
-
-/* The lock is held while the host copies: sandboxes of other loops are shown,
- * and complete() calls nothing back. */
-void plugin_table_list(plugin_table *t, const pco_host *host, pco_op *op) {
-  char machine[256] = "", owner[300];
-  gethostname(machine, sizeof machine - 1);
-  snprintf(owner, sizeof owner, "%s:%ld", machine, (long)getpid());
-  lock(t);
-  size_t n = 0;
-  for (const plugin_entry *e = t->first; e; e = e->next)
-    n++;
-  pco_sandbox_info *infos = calloc(n + 1, sizeof *infos);
-  const pco_sandbox_info **list = calloc(n + 1, sizeof *list);
-  if (infos && list) {
-    pco_list_result result = pco_list_result_init();
-    result.n_sandboxes = show(t, owner, infos, list);
-    result.sandboxes = list;
-    host->complete(host, op, &result);
-  } else {
-    pco_fail(host, op, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
-  }
-  pco_lock_give(&t->lock);
-  free(infos);
-  free(list);
 }

@@ -14,7 +14,7 @@ plugin_table local_table = PLUGIN_TABLE_INIT;
 
 void local_sandbox_free(pco_sandbox *s) {
   free(s->dir);
-  free(s->workspace);
+  free(s->cwd);
   plugin_entry_deinit(&s->entry);
   free(s);
 }
@@ -34,6 +34,8 @@ static void sandbox_end(pco_sandbox *s, bool ask, pco_op *op) {
   char *dir = s->dir;
   int pidfd = s->entry.pidfd;
   local_ending *e = s->ending;
+  local_door_end(s);
+  local_ending_set_door(e, s->door);
   s->dir = NULL;
   local_sandbox_free(s);
   local_end(b, e, pidfd, dir, ask, op);
@@ -44,17 +46,33 @@ static int local_destroy(pco_sandbox *s, pco_op *op) {
   return 0;
 }
 
-/* Gives what is needed to end a sandbox of any instance: 1, 0 if there is none
- * of that id, or a negative code. */
-static int take_ending(const char *id, int *pidfd, char **dir) {
+/* What is needed to end a sandbox of any instance. */
+typedef struct target {
+  int pidfd;
+  char *dir;
+  bool ordered; /* by its door; else it is to be asked by a signal */
+} target;
+
+/* Needs the lock.  A negative code, or 1. */
+static int aim(const pco_sandbox *s, target *t) {
+  t->dir = strdup(s->dir);
+  t->pidfd = t->dir ? fcntl(s->entry.pidfd, F_DUPFD_CLOEXEC, 3) : -1;
+  if (t->pidfd < 0)
+    return t->dir ? -errno : UV_ENOMEM;
+  t->ordered = s->control >= 0;
+  if (t->ordered)
+    local_order_end(s);
+  return 1;
+}
+
+/* 1, 0 if there is none of that id, or a negative code. */
+static int take_ending(const char *id, target *t) {
   int rc = 0;
   plugin_entry *e = plugin_table_lock_find(&local_table, id);
   if (e && e->pidfd < 0) {
     rc = UV_EBUSY;
   } else if (e) {
-    *dir = strdup(((pco_sandbox *)e)->dir);
-    *pidfd = *dir ? fcntl(e->pidfd, F_DUPFD_CLOEXEC, 3) : -1;
-    rc = !*dir ? UV_ENOMEM : *pidfd < 0 ? -errno : 1;
+    rc = aim((pco_sandbox *)e, t); /* its first member */
     e->doomed = rc > 0;
   }
   plugin_table_unlock(&local_table);
@@ -63,16 +81,17 @@ static int take_ending(const char *id, int *pidfd, char **dir) {
 
 /* Ends the agent and leaves the handle to its owner, who finds it dead. */
 static int local_destroy_id(pco_backend *b, const char *id, pco_op *op) {
-  int pidfd = -1;
-  char *dir = NULL;
+  target t = {.pidfd = -1};
   local_ending *e = local_ending_create();
-  int rc = e ? take_ending(id, &pidfd, &dir) : UV_ENOMEM;
+  int rc = e ? take_ending(id, &t) : UV_ENOMEM;
   if (rc > 0) {
-    local_end(b, e, pidfd, dir, true, op);
+    local_end(b, e, t.pidfd, t.dir, !t.ordered, op);
     return 0;
   }
-  free(dir);
+  free(t.dir);
   local_ending_free(e);
+  if (rc == 0)
+    return local_end_elsewhere(b, id, op);
   plugin_fail_end(b->host, op, id, rc);
   return 0;
 }
@@ -80,7 +99,8 @@ static int local_destroy_id(pco_backend *b, const char *id, pco_op *op) {
 /* ---- list --------------------------------------------------------------- */
 
 static int local_list(pco_backend *b, pco_op *op) {
-  plugin_table_list(&local_table, b->host, op);
+  plugin_children_reap();
+  plugin_table_list(&local_table, b->host, LOCAL_ID, b->state, op);
   return 0;
 }
 
@@ -89,7 +109,7 @@ static int local_list(pco_backend *b, pco_op *op) {
 /* `workspace` and `root` are of create(); who gives them here should be told
  * so, not that they are unknown. */
 static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
-  static const char *const known[] = {"tmpdir", NULL};
+  static const char *const known[] = {"tmpdir", "state", NULL};
   for (size_t i = 0; i < n; i++)
     if (pco_streq(settings[i].key, "workspace") ||
         pco_streq(settings[i].key, "root"))
@@ -98,11 +118,33 @@ static int check_settings(const pco_pair *settings, size_t n, pco_error *err) {
                            "create{settings = {%s = ...}}",
                            settings[i].key, settings[i].key);
   int rc = pco_settings_check(settings, n, known, err);
-  const char *tmpdir = pco_setting_get(settings, n, "tmpdir");
-  if (rc == 0 && tmpdir && *tmpdir != '/')
-    rc = pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
-                       "tmpdir '%.200s' is not an absolute path", tmpdir);
+  for (size_t i = 0; rc == 0 && known[i]; i++) {
+    const char *path = pco_setting_get(settings, n, known[i]);
+    if (path && *path != '/')
+      rc = pco_error_set(err, UV_EINVAL, PCO_SOURCE_PLUGIN,
+                         "%s '%.200s' is not an absolute path", known[i], path);
+  }
   return rc;
+}
+
+static void backend_free(pco_backend *b) {
+  free(b->tmpdir);
+  free(b->state);
+  free(b);
+}
+
+static pco_backend *backend_create(const pco_pair *settings, size_t n) {
+  const char *tmpdir = pco_setting_get(settings, n, "tmpdir");
+  const char *state = pco_setting_get(settings, n, "state");
+  pco_backend *b = calloc(1, sizeof *b);
+  if (!b)
+    return NULL;
+  b->tmpdir = strdup(tmpdir ? tmpdir : "/tmp");
+  b->state = state ? strdup(state) : NULL;
+  if (b->tmpdir && (!state || b->state))
+    return b;
+  backend_free(b);
+  return NULL;
 }
 
 static int local_open(const pco_host *host, const pco_pair *settings, size_t n,
@@ -114,14 +156,9 @@ static int local_open(const pco_host *host, const pco_pair *settings, size_t n,
     rc = plugin_host_init(&services, host, "local", err);
   if (rc < 0)
     return rc;
-  const char *tmpdir = pco_setting_get(settings, n, "tmpdir");
-  pco_backend *b = calloc(1, sizeof *b);
-  if (b)
-    b->tmpdir = strdup(tmpdir ? tmpdir : "/tmp");
-  if (!b || !b->tmpdir) {
-    free(b);
+  pco_backend *b = backend_create(settings, n);
+  if (!b)
     return pco_error_set(err, UV_ENOMEM, PCO_SOURCE_PLUGIN, NULL);
-  }
   b->host = host;
   b->services = services;
   *out = b;
@@ -133,15 +170,16 @@ void local_settle(pco_backend *b) {
     return;
   const pco_host *host = b->host;
   pco_op *op = b->closing;
-  free(b->tmpdir);
-  free(b);
+  backend_free(b);
   host->complete(host, op, NULL);
 }
 
 static int local_close(pco_backend *b, pco_op *op) {
+  local_cancel_visits(b);
   while (b->sandboxes)
     sandbox_end(b->sandboxes, true, NULL);
   b->closing = op;
+  plugin_children_reap();
   local_settle(b);
   return 0;
 }
@@ -163,22 +201,23 @@ static int local_probe(pco_backend *b, pco_op *op) {
       {"limits.open_files", plain, PCO_MISSING, 0},
       {"pty", NULL, PCO_NATIVE, 0},
       {"signals", NULL, PCO_NATIVE, 0},
-      {"list", "the sandboxes of this process", PCO_NATIVE, 0},
+      {"list",
+       "the sandboxes of this process, and the detachable ones of this user's",
+       PCO_NATIVE, 0},
       {"user", "commands run as your user", PCO_MISSING, 0},
       {"image", "commands see this machine's files", PCO_MISSING, 0},
       {"mounts", "commands see this machine's files where they are",
        PCO_MISSING, 0},
-      {"attach", "a sandbox ends with the process that made it", PCO_MISSING,
-       0},
-      {"detach", "a sandbox ends with the process that made it", PCO_MISSING,
-       0},
+      {"attach", NULL, PCO_NATIVE, 0},
+      {"detach", "of sandboxes made with detachable = true", PCO_NATIVE, 0},
       {"pause", plain, PCO_MISSING, 0},
       {"snapshot", plain, PCO_MISSING, 0},
       {"forward", "a command's port is already one of this machine",
        PCO_MISSING, 0},
   };
   pco_probe_result result = pco_probe_result_init();
-  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY;
+  result.caps = PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY | PCO_CAP_ATTACH |
+                PCO_CAP_DETACHED;
   result.capabilities = capabilities;
   result.n_capabilities = sizeof capabilities / sizeof *capabilities;
   result.detail = "plain processes of your user";
@@ -201,15 +240,18 @@ static const pco_backend_api api = {
     .probe = local_probe,
     .get_extension = local_get_extension,
     .create = local_create,
+    .attach = local_attach,
     .list = local_list,
     .destroy = local_destroy,
     .destroy_id = local_destroy_id,
+    .detach = local_detach,
     .cause_of_death = local_cause_of_death,
+    .reap = local_reap,
 };
 
 static const pco_backend_info info = {
     .struct_size = sizeof info,
-    .id = "local",
+    .id = LOCAL_ID,
     .summary = "plain processes of your own, without isolation",
     .version = "0",
     .license = "MIT",

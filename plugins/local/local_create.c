@@ -42,15 +42,18 @@ typedef struct plan {
 
 static int check_options(const pco_create_opts *o, const plan *p,
                          pco_error *err) {
-  const uint32_t can =
-      PCO_WANTS_CWD | PCO_WANTS_ENV | PCO_WANTS_USER | PCO_WANTS_NETWORK;
+  const uint32_t can = PCO_WANTS_CWD | PCO_WANTS_ENV | PCO_WANTS_USER |
+                       PCO_WANTS_NETWORK | PCO_WANTS_DETACHABLE;
   static const char *const known[] = {"workspace", "root", NULL};
-  uint32_t cannot = pco_create_wanted(o) & ~can;
-  if (cannot & PCO_WANTS_DETACHABLE)
+  static const char *const misplaced[] = {"tmpdir", "state", NULL};
+  uint32_t wants = pco_create_wanted(o), cannot = wants & ~can;
+  if (wants & PCO_WANTS_DETACHABLE)
+    cannot &= ~(uint32_t)PCO_WANTS_TTL;
+  else if (cannot & PCO_WANTS_TTL)
     return plugin_fail(
         err, PCO_EUNSUPPORTED,
-        "local cannot do 'detachable': its sandboxes end with the "
-        "process that made them; use a remote backend");
+        "local cannot do 'ttl' without detachable = true: such a "
+        "sandbox ends with the program that made it");
   if (cannot)
     return plugin_fail(err, PCO_EUNSUPPORTED,
                        "local cannot do '%s': it runs plain processes of this "
@@ -73,11 +76,13 @@ static int check_options(const pco_create_opts *o, const plan *p,
   int rc = plugin_check_name(o->name, err);
   if (rc < 0)
     return rc;
-  if (pco_setting_get(o->settings, o->n_settings, "tmpdir"))
-    return plugin_fail(err, UV_EINVAL,
-                       "'tmpdir' is a setting of the backend, not of one "
-                       "sandbox: open(\"local\", {tmpdir = ...}), or "
-                       "sandbox{backend_settings = {tmpdir = ...}}");
+  for (size_t i = 0; misplaced[i]; i++)
+    if (pco_setting_get(o->settings, o->n_settings, misplaced[i]))
+      return plugin_fail(err, UV_EINVAL,
+                         "'%s' is a setting of the backend, not of one "
+                         "sandbox: open(\"local\", {%s = ...}), or "
+                         "sandbox{backend_settings = {%s = ...}}",
+                         misplaced[i], misplaced[i], misplaced[i]);
   return pco_settings_check(o->settings, o->n_settings, known, err);
 }
 
@@ -186,34 +191,76 @@ static int make_env(plan *p, const pco_create_opts *o, pco_error *err) {
 
 /* ---- the agent ---------------------------------------------------------- */
 
-/* Starts it with one end of a stream; the other is *stream. */
-static int start(pco_backend *b, const plan *p, int *stream, int32_t *pidfd,
-                 pco_error *err) {
-  const char *argv[] = {"portico-agent", "--fd",    "3",           "--root",
-                        p->root,         "--alias", p->root_given, "--remove",
-                        p->dir,          NULL};
-  int pair[2] = {-1, -1};
-  int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  int rc = null_fd < 0 ||
-                   socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0
-               ? -errno
-               : 0;
-  if (rc < 0) {
-    plugin_fail(err, rc, "cannot make a stream to the agent: %s",
-                uv_strerror(rc));
-  } else {
-    int32_t fds[] = {null_fd, null_fd, null_fd, pair[1]};
-    rc = plugin_start_agent(&b->services, argv,
-                            (const char *const *)p->env.items, p->cwd, fds, 4,
-                            pidfd, err);
+/* Its options, and the descriptors they speak of. */
+typedef struct start_with {
+  const char *argv[24];
+  size_t n_argv;
+  int32_t fds[8];
+  size_t n_fds;
+  char ttl[24];
+} start_with;
+
+static void add_option(start_with *w, const char *name, const char *value) {
+  w->argv[w->n_argv++] = name;
+  w->argv[w->n_argv++] = value;
+}
+
+static void add_fd(start_with *w, const char *name, const char *number,
+                   int fd) {
+  add_option(w, name, number);
+  w->fds[w->n_fds++] = fd;
+}
+
+static void add_door(start_with *w, const plugin_door *door, double expires) {
+  add_fd(w, "--listen", "3", door->listener);
+  add_fd(w, "--state", "4", door->state.dir);
+  add_fd(w, "--info", "5", door->info);
+  add_option(w, "--name", door->name);
+  if (expires > 0) {
+    snprintf(w->ttl, sizeof w->ttl, "%llu",
+             (unsigned long long)plugin_door_ttl(expires));
+    add_option(w, "--ttl", w->ttl);
   }
-  if (null_fd >= 0)
-    close(null_fd);
-  if (pair[1] >= 0)
-    close(pair[1]);
-  if (rc < 0 && pair[0] >= 0)
+}
+
+/* Starts it with one end of a stream, or with a door if that is -1. */
+static int start_agent(pco_backend *b, const plan *p, int stream,
+                       const pco_sandbox *s, int32_t *pidfd, pco_error *err) {
+  start_with w = {.argv = {"portico-agent"}, .n_argv = 1, .n_fds = 3};
+  int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null_fd < 0)
+    return -errno;
+  w.fds[0] = w.fds[1] = w.fds[2] = null_fd;
+  if (stream >= 0)
+    add_fd(&w, "--fd", "3", stream);
+  else
+    add_door(&w, s->door, s->entry.expires);
+  add_option(&w, "--root", p->root);
+  add_option(&w, "--alias", p->root_given);
+  add_option(&w, "--remove", p->dir);
+  int rc = plugin_start_agent(&b->services, w.argv,
+                              (const char *const *)p->env.items, p->cwd, w.fds,
+                              w.n_fds, pidfd, err);
+  close(null_fd);
+  return rc;
+}
+
+/* Its own end is *stream, or -1 of one with a door. */
+static int start(pco_backend *b, const plan *p, const pco_sandbox *s,
+                 int *stream, int32_t *pidfd, pco_error *err) {
+  int pair[2];
+  *stream = -1;
+  if (s->door)
+    return start_agent(b, p, -1, s, pidfd, err);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+    return plugin_fail(err, -errno, "cannot make a stream to the agent: %s",
+                       uv_strerror(-errno));
+  int rc = start_agent(b, p, pair[1], s, pidfd, err);
+  close(pair[1]);
+  if (rc < 0)
     close(pair[0]);
-  *stream = rc < 0 ? -1 : pair[0];
+  else
+    *stream = pair[0];
   return rc;
 }
 
@@ -243,15 +290,52 @@ static pco_sandbox *sandbox_create(pco_backend *b, const pco_create_opts *o,
   if (!s)
     return NULL;
   s->backend = b;
+  s->control = -1;
   s->dir = strdup(p->dir);
-  s->workspace = strdup(p->workspace);
+  s->cwd = strdup(p->cwd);
   s->ending = local_ending_create();
-  if (plugin_entry_init(&s->entry, o) == 0 && s->dir && s->workspace &&
-      s->ending)
+  if (plugin_entry_init(&s->entry, o) == 0 && s->dir && s->cwd && s->ending)
     return s;
   local_ending_free(s->ending);
   local_sandbox_free(s);
   return NULL;
+}
+
+/* What one of this id has left that was killed: nobody waits for it. */
+static void remove_left(pco_backend *b, char *dir) {
+  local_ending *e = dir ? local_ending_create() : NULL;
+  if (e)
+    local_remove(b, e, dir, NULL);
+  else
+    free(dir);
+}
+
+/* Writes down one that may be detached; the name of another is no matter of
+ * other programs, but must be none of such a one. */
+static int make_door(pco_sandbox *s, const pco_create_opts *o, pco_error *err) {
+  const char *state = s->backend->state;
+  plugin_info info = {.cwd = s->cwd, .dir = s->dir};
+  char *left;
+  if (!(o->flags & PCO_CREATE_DETACHABLE))
+    return o->name ? plugin_door_check_free(LOCAL_ID, state, o->name, err) : 0;
+  plugin_entry_tell(&s->entry, &info);
+  int rc = plugin_door_make(&s->door, LOCAL_ID, state, &info, &left, err);
+  remove_left(s->backend, left);
+  return rc;
+}
+
+static int start_listed(pco_sandbox *s, const pco_create_opts *o, const plan *p,
+                        int *stream, pco_error *err) {
+  int32_t pidfd = -1;
+  int rc = make_door(s, o, err);
+  if (rc == 0)
+    rc = start(s->backend, p, s, stream, &pidfd, err);
+  if (rc < 0)
+    return rc;
+  if (s->door)
+    plugin_door_is_kept(s->door, pidfd);
+  plugin_table_set_pidfd(&local_table, &s->entry, pidfd);
+  return 0;
 }
 
 static int start_sandbox(pco_backend *b, const pco_create_opts *o,
@@ -260,23 +344,28 @@ static int start_sandbox(pco_backend *b, const pco_create_opts *o,
   pco_sandbox *s = sandbox_create(b, o, p);
   if (!s)
     return plugin_fail(err, UV_ENOMEM, NULL);
-  int32_t pidfd = -1;
-  int rc = plugin_table_add(&local_table, &s->entry, o->name, "local", err);
+  int rc = plugin_table_add(&local_table, &s->entry, o->name, LOCAL_ID, err);
   if (rc == 0) {
-    rc = start(b, p, stream, &pidfd, err);
+    rc = start_listed(s, o, p, stream, err);
     if (rc < 0)
       plugin_table_remove(&local_table, &s->entry);
   }
   if (rc < 0) {
+    plugin_door_remove(s->door);
     local_ending_free(s->ending);
     local_sandbox_free(s);
     return rc;
   }
-  plugin_table_set_pidfd(&local_table, &s->entry, pidfd);
-  s->next = b->sandboxes;
-  b->sandboxes = s;
   *out = s;
   return 0;
+}
+
+/* With a door it has still to be gone in by. */
+static void go_on(pco_sandbox *s, int stream, pco_op *op) {
+  if (s->door)
+    local_first_visit(s, op);
+  else
+    local_hand_over(s, stream, op);
 }
 
 int local_create(pco_backend *b, const pco_create_opts *o, pco_op *op) {
@@ -286,6 +375,7 @@ int local_create(pco_backend *b, const pco_create_opts *o, pco_op *op) {
   pco_error err = pco_error_in(room, sizeof room);
   pco_sandbox *s = NULL;
   int stream = -1;
+  plugin_children_reap();
   plan *p = calloc(1, sizeof *p);
   int rc = p ? make_plan(b, o, p, &err) : plugin_fail(&err, UV_ENOMEM, NULL);
   if (rc == 0)
@@ -298,13 +388,7 @@ int local_create(pco_backend *b, const pco_create_opts *o, pco_op *op) {
     err.code = rc;
     b->host->fail(b->host, op, &err);
   } else {
-    pco_sandbox_result result = pco_sandbox_result_init();
-    result.flags = PCO_SANDBOX_HAS_AGENT;
-    result.sandbox = s;
-    result.id = s->entry.id;
-    result.agent_fd = stream;
-    result.cwd = p->cwd;
-    b->host->complete(b->host, op, &result);
+    go_on(s, stream, op);
   }
   if (p)
     plugin_environment_deinit(&p->env);

@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,9 +38,13 @@ struct local_ending {
   pco_backend *backend;
   int pidfd; /* of the agent, later of the one that removes */
   char *dir;
-  pco_op *op; /* or NULL */
-  pco_error err;
+  pco_op *op;             /* or NULL */
+  plugin_door *door;      /* owned; or NULL */
+  local_reaping *reaping; /* or NULL */
+  pco_error err;          /* what could not be done */
   char room[PCO_MESSAGE_MAX];
+  pco_error why; /* what op fails with in any case; or code 0 */
+  char why_room[PCO_MESSAGE_MAX];
 };
 
 local_ending *local_ending_create(void) {
@@ -53,23 +58,54 @@ void local_ending_free(local_ending *e) {
   free(e);
 }
 
-static bool dir_is_gone(const char *dir) {
+void local_ending_set_door(local_ending *e, plugin_door *door) {
+  e->door = door;
+}
+
+void local_ending_fail(local_ending *e, const pco_error *err) {
+  e->why = pco_error_in(e->why_room, sizeof e->why_room);
+  pco_error_set(&e->why, err->code, PCO_SOURCE_PLUGIN,
+                err->message ? "%s" : NULL, err->message);
+}
+
+void local_ending_tell(local_ending *e, local_reaping *r) {
+  e->reaping = r;
+}
+
+bool local_is_gone(const char *dir) {
   struct stat st;
   return lstat(dir, &st) < 0 && errno == ENOENT;
+}
+
+/* What could not be removed stays written down. */
+static void close_door(local_ending *e) {
+  if (e->door && e->err.code < 0)
+    plugin_door_leave(e->door);
+  else
+    plugin_door_remove(e->door);
+}
+
+static void answer(const local_ending *e) {
+  const pco_host *host = e->backend->host;
+  const pco_error *err = e->why.code < 0 ? &e->why : &e->err;
+  if (e->op && err->code < 0)
+    host->fail(host, e->op, err);
+  else if (e->op)
+    host->complete(host, e->op, NULL);
+  if (err != &e->err || !e->op)
+    if (e->err.code < 0)
+      host->log(host, 1, e->err.message);
 }
 
 /* Answers, and lets a close() that waits go on. */
 static void ending_done(local_ending *e) {
   pco_backend *b = e->backend;
-  const pco_host *host = b->host;
   if (e->pidfd >= 0)
     close(e->pidfd);
-  if (e->op && e->err.code < 0)
-    host->fail(host, e->op, &e->err);
-  else if (e->op)
-    host->complete(host, e->op, NULL);
-  else if (e->err.code < 0)
-    host->log(host, 1, e->err.message);
+  close_door(e);
+  answer(e);
+  if (e->reaping)
+    local_reaped(e->reaping, e->err.code == 0);
   local_ending_free(e);
   b->work--;
   local_settle(b);
@@ -81,7 +117,7 @@ static void on_removed(plugin_wait *w, bool ended) {
   if (!ended)
     plugin_kill(e->pidfd, SIGKILL);
   plugin_reap(e->pidfd, &code, &signo);
-  if (!dir_is_gone(e->dir)) {
+  if (!local_is_gone(e->dir)) {
     pco_error_set(&e->err, PCO_EBACKEND, PCO_SOURCE_PLUGIN,
                   "the sandbox has ended, but its directory %.300s could not "
                   "be removed; remove it by hand",
@@ -107,9 +143,10 @@ static int start_remover(local_ending *e) {
 }
 
 static void remove_dir(local_ending *e) {
-  close(e->pidfd);
+  if (e->pidfd >= 0)
+    close(e->pidfd);
   e->pidfd = -1;
-  if (dir_is_gone(e->dir)) {
+  if (local_is_gone(e->dir)) {
     ending_done(e);
     return;
   }
@@ -160,14 +197,24 @@ static void forget_op(void *arg) {
   pco_fail(e->backend->host, op, UV_ECANCELED, PCO_SOURCE_PLUGIN, NULL);
 }
 
-void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
-               pco_op *op) {
+static void begin(pco_backend *b, local_ending *e, int pidfd, char *dir,
+                  pco_op *op) {
   e->backend = b;
   e->pidfd = pidfd;
   e->dir = dir;
   e->op = op;
   e->err = pco_error_in(e->room, sizeof e->room);
   b->work++;
+}
+
+void local_remove(pco_backend *b, local_ending *e, char *dir, pco_op *op) {
+  begin(b, e, -1, dir, op);
+  remove_dir(e);
+}
+
+void local_end(pco_backend *b, local_ending *e, int pidfd, char *dir, bool ask,
+               pco_op *op) {
+  begin(b, e, pidfd, dir, op);
   if (ask)
     plugin_kill(pidfd, SIGTERM);
   plugin_wait_start(&e->wait, b->host->loop, pidfd, ask ? ASK_MS : GRACE_MS,
@@ -186,8 +233,26 @@ struct local_inquest {
   bool cancelled;
 };
 
+/* The last word of an agent with a door: true if that tells it all. */
+static bool describe_last_word(const pco_sandbox *s, pco_error *err) {
+  pco_keeper_report r = {0};
+  bool listens = s->control >= 0 && !s->leaving;
+  while (listens && r.type != PCO_KEEPER_ENDED &&
+         recv(s->control, &r, sizeof r, MSG_DONTWAIT) == sizeof r)
+    ;
+  if (r.type != PCO_KEEPER_ENDED || r.asked < PCO_KEEPER_BY_DOOR)
+    return false;
+  pco_error_set(err, PCO_EGONE, PCO_SOURCE_PLUGIN, "%s",
+                r.asked == PCO_KEEPER_BY_TTL
+                    ? "its time was over (ttl)"
+                    : "it was ended by its id, by another program");
+  return true;
+}
+
 /* Fills err with what is known of the end; code 0: nothing. */
 static void describe_end(pco_sandbox *s, pco_error *err) {
+  if (describe_last_word(s, err))
+    return;
   if (!s->status_known)
     s->status_known =
         plugin_reap(s->entry.pidfd, &s->exit_code, &s->exit_signal);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,6 +25,7 @@
 static const pco_backend_api *api;
 static const char *agent_path;
 static char tmp[] = "/tmp/portico-test-local-XXXXXX";
+static char state[] = "/tmp/portico-test-state-XXXXXX";
 static int spawn_result; /* < 0: spawn() fails */
 static int last_pidfd = -1;
 static char last_args[4096];
@@ -74,10 +76,10 @@ static const void *extension(const char *id) {
 /* ---- helpers ------------------------------------------------------------ */
 
 static void local_open(mini_host *h) {
-  pco_pair setting = {"tmpdir", tmp};
+  pco_pair settings[] = {{"tmpdir", tmp}, {"state", state}};
   mini_start(h, api);
   h->extension = extension;
-  REQUIRE(api->open(&h->host, &setting, 1, &h->backend, NULL) == 0);
+  REQUIRE(api->open(&h->host, settings, 2, &h->backend, NULL) == 0);
 }
 
 /* Counts the entries of a directory. */
@@ -150,7 +152,9 @@ static void test_open(void) {
   local_open(&h);
   pco_op op = {.expect = PROBE};
   REQUIRE(api->probe(h.backend, &op) == 0);
-  check(op.caps == (PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY) && op.n == 18,
+  check(op.caps == (PCO_CAP_LIST | PCO_CAP_SIGNALS | PCO_CAP_PTY |
+                    PCO_CAP_ATTACH | PCO_CAP_DETACHED) &&
+            op.n == 18,
         "probe");
   mini_close(&h);
 }
@@ -226,6 +230,186 @@ static void test_stopped_agent(void) {
   mini_close(&h);
 }
 
+/* ---- sandboxes that outlive a host --------------------------------------- */
+
+static pco_op create_detachable(mini_host *h, double ttl) {
+  pco_create_opts o = pco_create_opts_init();
+  pco_op op = {.expect = SANDBOX};
+  o.flags = PCO_CREATE_DETACHABLE;
+  o.name = "kept";
+  o.ttl = ttl;
+  REQUIRE(api->create(h->backend, &o, &op) == 0);
+  if (!wait_op(h, &op, 20000) || op.code)
+    printf("# %d %s\n", op.code, op.text);
+  return op;
+}
+
+static pco_op attach(mini_host *h) {
+  pco_op op = {.expect = SANDBOX};
+  REQUIRE(api->attach(h->backend, "kept", &op) == 0);
+  REQUIRE(wait_op(h, &op, 20000));
+  return op;
+}
+
+static void detach(mini_host *h, pco_op *sandbox, const char *what) {
+  pco_op op = {.expect = NOTHING};
+  REQUIRE(api->detach(sandbox->sandbox, &op) == 0);
+  check(wait_op(h, &op, 20000) && !op.code, what);
+  close(sandbox->fd);
+}
+
+static bool is_listed(mini_host *h, const char *names) {
+  pco_op op = {.expect = LIST};
+  REQUIRE(api->list(h->backend, &op) == 0 && op.completions == 1);
+  bool is = pco_streq(op.bytes, names);
+  if (!is)
+    printf("# %s\n", op.bytes);
+  op_free(&op);
+  return is;
+}
+
+static bool destroy_kept(mini_host *h) {
+  pco_op op = {.expect = NOTHING};
+  REQUIRE(api->destroy_id(h->backend, "kept", &op) == 0);
+  return wait_op(h, &op, 20000) && !op.code;
+}
+
+static void test_detach(void) {
+  mini_host a, b;
+  local_open(&a);
+  pco_op op = create_detachable(&a, 0), other;
+  REQUIRE(op.sandbox && op.fd >= 0);
+  check(entries(state) == 2, "it is written down, with a door");
+  pco_op again = create_detachable(&a, 0);
+  check(again.code == UV_EEXIST && entries(tmp) == 1, "its id is taken");
+  detach(&a, &op, "it is let go");
+  mini_close(&a);
+  local_open(&b);
+  check(is_listed(&b, "kept "), "another backend sees it");
+  op = attach(&b);
+  check(op.sandbox && !op.code && pco_starts_with(op.path, tmp),
+        "and takes it over");
+  other = attach(&b);
+  check(other.code == UV_EBUSY && strstr(other.text, "this one"),
+        "nobody else can");
+  detach(&b, &op, "it is let go again");
+  op = attach(&b);
+  REQUIRE(op.sandbox);
+  close(op.fd);
+  check(destroy(&b, op.sandbox) && entries(tmp) == 0 && entries(state) == 0,
+        "who is attached ends it");
+  other = attach(&b);
+  check(other.code == UV_ENOENT, "then there is none");
+  op = create(&b);
+  pco_op no = {.expect = NOTHING};
+  REQUIRE(api->detach(op.sandbox, &no) == 0);
+  check(no.code == PCO_EUNSUPPORTED && strstr(no.text, "detachable = true"),
+        "what was not made for that is not let go");
+  close(op.fd);
+  REQUIRE(destroy(&b, op.sandbox));
+  mini_close(&b);
+}
+
+/* By the order of somebody who is not attached. */
+static void test_far_end(void) {
+  mini_host a, b;
+  local_open(&a);
+  local_open(&b);
+  pco_op op = create_detachable(&a, 0);
+  REQUIRE(op.sandbox);
+  detach(&a, &op, "let go");
+  check(destroy_kept(&b) && entries(tmp) == 0 && entries(state) == 0,
+        "one that nobody is attached to is ended by its id");
+  op = create_detachable(&a, 0);
+  REQUIRE(op.sandbox);
+  detach(&a, &op, "let go");
+  kill_agent(SIGSTOP);
+  uint64_t start = uv_hrtime();
+  pco_op slow = {.expect = NOTHING};
+  REQUIRE(api->destroy_id(b.backend, "kept", &slow) == 0);
+  op_cancel(&slow);
+  check(wait_op(&b, &slow, 5000) && slow.code == UV_ECANCELED,
+        "whoever waits for an end may give up");
+  mini_close(&b);
+  check(entries(tmp) == 0 && entries(state) == 0,
+        "an agent that does not answer is killed, and nothing is left");
+  printf("# after %.1f s\n", (double)(uv_hrtime() - start) / 1e9);
+  mini_close(&a);
+}
+
+static void test_ttl(void) {
+  mini_host h;
+  local_open(&h);
+  pco_op op = create_detachable(&h, 0.3), cause = {.expect = CAUSE};
+  REQUIRE(op.sandbox);
+  char byte;
+  check(recv(op.fd, &byte, 1, 0) == 0, "its time is over");
+  REQUIRE(api->cause_of_death(op.sandbox, &cause) == 0);
+  check(wait_op(&h, &cause, 5000) && strstr(cause.text, "ttl"), "that is told");
+  close(op.fd);
+  check(destroy(&h, op.sandbox) && entries(tmp) == 0 && entries(state) == 0,
+        "nothing is left");
+  mini_close(&h);
+}
+
+static void test_reap(void) {
+  mini_host h;
+  local_open(&h);
+  pco_op op = create_detachable(&h, 0), reaped = {.expect = LIST};
+  REQUIRE(op.sandbox);
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof path, "%s/deep", op.path);
+  REQUIRE(mkdir(path, 0700) == 0);
+  detach(&h, &op, "let go");
+  REQUIRE(api->reap(h.backend, &reaped) == 0 && wait_op(&h, &reaped, 20000));
+  check(pco_streq(reaped.bytes, "") && entries(tmp) == 1,
+        "what lives is not reaped");
+  op_free(&reaped);
+  kill_agent(SIGKILL);
+  struct pollfd gone = {.fd = last_pidfd, .events = POLLIN};
+  REQUIRE(poll(&gone, 1, 5000) == 1);
+  check(is_listed(&h, "kept ") && entries(tmp) == 1,
+        "who was killed is listed");
+  check(attach(&h).code == UV_ENOENT, "and cannot be attached to");
+  reaped = (pco_op){.expect = LIST};
+  REQUIRE(api->reap(h.backend, &reaped) == 0);
+  check(wait_op(&h, &reaped, 20000) && pco_streq(reaped.bytes, "kept ") &&
+            entries(tmp) == 0 && entries(state) == 0,
+        "its directory and all else is reaped");
+  op_free(&reaped);
+  op = create_detachable(&h, 0);
+  REQUIRE(op.sandbox);
+  detach(&h, &op, "let go");
+  kill_agent(SIGKILL);
+  gone.fd = last_pidfd;
+  REQUIRE(poll(&gone, 1, 5000) == 1);
+  op = create_detachable(&h, 0);
+  check(op.sandbox && !op.code, "its id is free for another");
+  close(op.fd);
+  REQUIRE(destroy(&h, op.sandbox));
+  mini_close(&h);
+  check(entries(tmp) == 0 && entries(state) == 0, "nothing is left of both");
+}
+
+static void test_first_visit(void) {
+  mini_host h;
+  local_open(&h);
+  pco_create_opts o = pco_create_opts_init();
+  pco_op op = {.expect = SANDBOX};
+  o.flags = PCO_CREATE_DETACHABLE;
+  REQUIRE(api->create(h.backend, &o, &op) == 0);
+  op_cancel(&op);
+  check(wait_op(&h, &op, 20000) && op.code == UV_ECANCELED &&
+            entries(tmp) == 0 && entries(state) == 0,
+        "a creation that is cancelled leaves nothing");
+  op = (pco_op){.expect = SANDBOX};
+  REQUIRE(api->create(h.backend, &o, &op) == 0);
+  mini_close(&h);
+  check(op.completions == 1 && op.code == UV_ECANCELED && entries(tmp) == 0 &&
+            entries(state) == 0,
+        "nor does one whose backend is closed");
+}
+
 static void refuse(mini_host *h, const pco_create_opts *o, int code,
                    const char *part, const char *what) {
   pco_op op = create_op(h, o);
@@ -250,10 +434,7 @@ static void test_options(void) {
   refuse(&h, &o, PCO_EUNSUPPORTED, "'limits.cpus'", "limits");
   o = pco_create_opts_init();
   o.ttl = 1;
-  refuse(&h, &o, PCO_EUNSUPPORTED, "'ttl'", "ttl");
-  o = pco_create_opts_init();
-  o.flags = PCO_CREATE_DETACHABLE;
-  refuse(&h, &o, PCO_EUNSUPPORTED, "'detachable'", "detachable");
+  refuse(&h, &o, PCO_EUNSUPPORTED, "'ttl' without detachable", "ttl");
   o = pco_create_opts_init();
   o.user = "no-such-user";
   refuse(&h, &o, PCO_EUNSUPPORTED, "no-such-user", "another user");
@@ -365,7 +546,7 @@ int main(int argc, char **argv) {
   REQUIRE(argc == 3 || pco__own_path("../libexec/portico/portico-agent", beside,
                                      sizeof beside) == 0);
   agent_path = argc == 3 ? argv[2] : beside;
-  REQUIRE(mkdtemp(tmp));
+  REQUIRE(mkdtemp(tmp) && mkdtemp(state));
   test_open();
   int fds = open_fds();
   test_life();
@@ -375,7 +556,13 @@ int main(int argc, char **argv) {
   test_destroy_id();
   test_close();
   test_stopped_agent();
+  test_detach();
+  test_far_end();
+  test_ttl();
+  test_reap();
+  test_first_visit();
   check(open_fds() == fds, "no descriptor is left");
   rmdir(tmp);
+  rmdir(state);
   return tap_end();
 }
