@@ -36,6 +36,10 @@ void cli_set_handler(int signo, void (*handler)(int));
  * Returns the exit code.  May raise. */
 int cli_exec(lua_State *L, char **args);
 
+/* `portico create`, `list`, `rm`, `cp`, `ls` and `cat`, by their word; as
+ * cli_exec. */
+int cli_boxes(lua_State *L, const char *word, char **args);
+
 /* Writes text to stderr; if that is a terminal, with control characters as
  * escapes: it may quote what came out of a sandbox. */
 void cli_put(const char *text, size_t length);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `portico exec`: what exec.lua needs of this program.
+ * `portico exec`, and the commands for sandboxes that outlive it: what exec.lua
+ * and boxes.lua need of this program.
  *
  * The script reads the command line, makes the sandbox by the sync facade and
  * waits; here are the bytes (pump.c), the terminal (terminal.c), the signals
@@ -14,10 +15,12 @@
 
 #include <lauxlib.h>
 
+#include "boxes_lua.h"
 #include "cli.h"
 #include "exec_lua.h"
 #include "exec_options_lua.h"
 #include "exec_words_lua.h"
+#include "find_lua.h"
 #include "pump.h"
 #include "stop.h"
 #include "terminal.h"
@@ -51,7 +54,7 @@ static bool is_readable(int fd) {
 /* stdio() -> {stdin=, stdout=, stderr=: options of spawn, one=: stdout and
  * stderr are the same, so their order counts, words=: stderr is a terminal,
  * directory=: stdin is one,
- * terminal=: stdin and stdout are one} */
+ * terminal=: stdin and stdout are one, terminal_out=: stdout is one} */
 static int stdio(lua_State *L) {
   struct stat st;
   lua_newtable(L);
@@ -71,6 +74,8 @@ static int stdio(lua_State *L) {
   lua_pushboolean(L, is_readable(STDIN_FILENO) && isatty(STDIN_FILENO) &&
                          isatty(STDOUT_FILENO));
   lua_setfield(L, -2, "terminal");
+  lua_pushboolean(L, isatty(STDOUT_FILENO));
+  lua_setfield(L, -2, "terminal_out");
   return 1;
 }
 
@@ -143,6 +148,14 @@ static int real_path(lua_State *L) {
   return 1;
 }
 
+/* is_directory(path) -> boolean */
+static int is_directory(lua_State *L) {
+  struct stat st;
+  lua_pushboolean(L, stat(luaL_checkstring(L, 1), &st) == 0 &&
+                         S_ISDIR(st.st_mode));
+  return 1;
+}
+
 static const luaL_Reg functions[] = {{"attempt", stop_attempt},
                                      {"begin", terminal_begin},
                                      {"connect", connect_pipes},
@@ -150,6 +163,7 @@ static const luaL_Reg functions[] = {{"attempt", stop_attempt},
                                      {"failure", get_failure},
                                      {"finish", finish},
                                      {"hint", hint},
+                                     {"is_directory", is_directory},
                                      {"realpath", real_path},
                                      {"restore", terminal_end},
                                      {"say", say},
@@ -161,39 +175,54 @@ static const luaL_Reg functions[] = {{"attempt", stop_attempt},
 
 /* The scripts; each is called with what this program offers, and what the ones
  * before it returned. */
-static const struct part {
+typedef struct part {
   const char *name;
   const unsigned char *text;
   size_t size;
-} parts[] = {
+} part;
+
+static const part common[] = {
     {"=portico exec options", exec_options_lua, sizeof exec_options_lua},
     {"=portico exec words", exec_words_lua, sizeof exec_words_lua},
-    {"=portico exec", exec_lua, sizeof exec_lua}};
-enum { N_PARTS = sizeof parts / sizeof parts[0] };
+    {"=portico find", find_lua, sizeof find_lua}};
+enum { N_COMMON = sizeof common / sizeof common[0] };
 
-/* Pushes the i-th script, and its arguments above it: those on the stack from
- * `from` on. */
-static void push_part(lua_State *L, int i, int from) {
+static const part exec_part = {"=portico exec", exec_lua, sizeof exec_lua};
+static const part boxes_part = {"=portico boxes", boxes_lua, sizeof boxes_lua};
+
+/* Pushes a script, and its arguments above it: those on the stack from `from`
+ * on. */
+static void push_part(lua_State *L, const part *p, int from) {
   int n = lua_gettop(L) - from + 1;
-  if (luaL_loadbuffer(L, (const char *)parts[i].text, parts[i].size,
-                      parts[i].name) != LUA_OK)
+  if (luaL_loadbuffer(L, (const char *)p->text, p->size, p->name) != LUA_OK)
     lua_error(L);
   for (int k = 0; k < n; k++)
     lua_pushvalue(L, from + k);
 }
 
-/* The scripts, one after the other; the arguments are a light userdata.
- * Returns the exit code. */
+/* What is run: the last script, and the arguments for it. */
+typedef struct command {
+  const part *part;
+  const char *word; /* the first argument; or NULL */
+  char **args;
+} command;
+
+/* The scripts, one after the other; the command is a light userdata.  Returns
+ * the exit code. */
 static int run_parts(lua_State *L) {
-  char **args = (char **)lua_touserdata(L, 1);
+  const command *c = lua_touserdata(L, 1);
   luaL_newlib(L, functions);
-  for (int i = 0; i < N_PARTS - 1; i++) {
-    push_part(L, i, 2);
+  for (int i = 0; i < N_COMMON; i++) {
+    push_part(L, &common[i], 2);
     lua_call(L, i + 1, 1);
   }
-  push_part(L, N_PARTS - 1, 2);
-  int n = N_PARTS;
-  for (; *args != NULL; args++, n++) {
+  push_part(L, c->part, 2);
+  int n = N_COMMON + 1;
+  if (c->word != NULL) {
+    lua_pushstring(L, c->word);
+    n++;
+  }
+  for (char **args = c->args; *args != NULL; args++, n++) {
     luaL_checkstack(L, 1, "too many arguments");
     lua_pushstring(L, *args);
   }
@@ -201,17 +230,27 @@ static int run_parts(lua_State *L) {
   return 1;
 }
 
-int cli_exec(lua_State *L, char **args) {
+static int run(lua_State *L, const command *c, int failed) {
   int rc = pump_hold_stdio();
   if (rc < 0)
     return luaL_error(L, "cannot open /dev/null: %s", strerror(-rc));
   stop_watch(L);
   lua_pushcfunction(L, run_parts);
-  lua_pushlightuserdata(L, (void *)args);
+  lua_pushlightuserdata(L, (void *)c);
   int status = lua_pcall(L, 1, 1, 0);
   terminal_restore();
   if (status == LUA_OK)
     return (int)lua_tointeger(L, -1);
   cli_report(L);
-  return EXIT_EXEC;
+  return failed;
+}
+
+int cli_exec(lua_State *L, char **args) {
+  const command c = {&exec_part, NULL, args};
+  return run(L, &c, EXIT_EXEC);
+}
+
+int cli_boxes(lua_State *L, const char *word, char **args) {
+  const command c = {&boxes_part, word, args};
+  return run(L, &c, EXIT_SCRIPT);
 }

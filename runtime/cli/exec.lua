@@ -1,13 +1,14 @@
 -- portico exec: runs one command in a sandbox of its own, as if it ran here.
 --
--- Called with what exec.c offers, the modules of exec_options.lua and
--- exec_words.lua, and the arguments; returns the exit code.
+-- Called with what exec.c offers, the modules of exec_options.lua,
+-- exec_words.lua and find.lua, and the arguments; returns the exit code.
 -- Bytes are passed on by threads of the program (pump.c), from the pipes of the
 -- command, which this script asks the core for; those of a terminal by this
--- script (terminal.c). The sync facade waits; signals interrupt what is called
+-- script (terminal.c), and those of a command in a sandbox that lives on, whose
+-- pipes stay there. The sync facade waits; signals interrupt what is called
 -- by `attempt`, and nothing else (stop.c).
 
-local host, options, words = ...
+local host, options, words, find = ...
 
 local OWN, TIMED_OUT = 125, 124
 local READER_GONE = 141 -- what SIGPIPE would be
@@ -79,7 +80,7 @@ local function supervise(plan, process)
   return outcome(plan, ok, result)
 end
 
--- ---- with a terminal -------------------------------------------------------
+-- ---- with a terminal, or from afar ------------------------------------------
 
 -- Passes keys on, as far as they are taken at once; returns what is left.
 local function pass_keys(process, keys)
@@ -113,7 +114,9 @@ local function converse(process, last_size)
   local keys = ""
   while true do
     keys = pass_keys(process, keys)
-    follow_size(process, last_size)
+    if last_size then
+      follow_size(process, last_size)
+    end
     local ok, chunk = host.attempt(process.read, process,
       { timeout = keys == "" and SLICE or GLANCE })
     if ok and not chunk then
@@ -121,7 +124,8 @@ local function converse(process, last_size)
     elseif ok == false and chunk.code ~= "PCO_ECALLTIMEOUT" then
       return true -- wait() tells the same
     elseif ok then
-      local shown, why, number = host.emit(chunk.data)
+      local shown, why, number = host.emit(chunk.data,
+        chunk.stream == "stderr" and 2 or 1)
       if shown == nil and why then
         return false, why, number
       end
@@ -134,11 +138,11 @@ end
 
 local EPIPE = 32
 
-local function supervise_terminal(plan, process)
+local function supervise_here(plan, process)
   local pty = plan.command.pty
-  host.begin(plan.reads)
+  host.begin(plan.reads, pty ~= nil)
   local shown, why, number = converse(process,
-    { cols = pty.cols, rows = pty.rows })
+    pty and { cols = pty.cols, rows = pty.rows })
   local ok, result
   if shown then
     ok, result = await_end(process)
@@ -177,27 +181,10 @@ local function connect_options(plan)
   command.stderr = here.one and "merge" or here.stderr
 end
 
--- On a terminal, a line of how far it is, which is taken away at the end.
-local function new_bar(label)
-  local shown = false
-  local function bar(progress)
-    local percent = progress.total and progress.total > 0
-      and (" %3d%%"):format(progress.bytes * 100 // progress.total) or ""
-    io.stderr:write(("\r\27[K%s%s %d files, %.1f MiB"):format(label, percent,
-      progress.files, progress.bytes / (1 << 20)))
-    shown = true
-  end
-  return host.stdio().words and bar or nil, function()
-    if shown then
-      io.stderr:write("\r\27[K")
-    end
-  end
-end
-
 -- Copies what a list says; the exit code if that failed.
 local function copy_all(plan, sandbox, name, list)
   for _, each in ipairs(list) do
-    local bar, done = new_bar(name)
+    local bar, done = words.new_bar(name)
     local ok, result = host.attempt(sandbox[name], sandbox, each.source,
       each.target, {
         parents = true, on_progress = not plan.quiet and bar or nil,
@@ -226,8 +213,8 @@ local function run_in(plan, sandbox)
     words.report(process)
     return words.start_code(plan, process)
   end
-  if plan.command.pty then
-    return supervise_terminal(plan, process)
+  if plan.command.pty or plan.id then
+    return supervise_here(plan, process)
   end
   local core = require("portico.core").sync
   local connected, err = pcall(function()
@@ -240,13 +227,40 @@ local function run_in(plan, sandbox)
   return supervise(plan, process)
 end
 
+-- The exit code of the command, or of a copy before or after it that failed.
+local function run_with_copies(plan, sandbox)
+  local code = copy_all(plan, sandbox, "upload", plan.uploads)
+  if code then
+    return code
+  end
+  code = run_in(plan, sandbox)
+  local failed = not host.signal()
+    and copy_all(plan, sandbox, "download", plan.downloads)
+  return code == 0 and failed or code
+end
+
+-- In a sandbox that was there before, and lives on.
+local function run_in_another(plan)
+  local backend <close> = find.find(plan, plan.id)
+  local sandbox = find.try(backend.attach, backend, plan.id)
+  local code = run_with_copies(plan, sandbox)
+  local left, err = pcall(sandbox.detach, sandbox)
+  if not left then
+    words.report(err)
+  end
+  return code
+end
+
 local function main(args)
-  local plan = options.read(args)
+  local plan = options.read(args, "exec")
   if plan.help then
-    io.write(options.help())
+    io.write(options.help("exec"))
     return 0
   end
   connect_options(plan)
+  if plan.id then
+    return run_in_another(plan)
+  end
   local portico = require("portico.sync")
   local ok, sandbox = host.attempt(portico.sandbox, plan.sandbox)
   if ok == nil then
@@ -255,13 +269,7 @@ local function main(args)
     words.report(sandbox)
     return OWN
   end
-  local code = copy_all(plan, sandbox, "upload", plan.uploads)
-  if not code then
-    code = run_in(plan, sandbox)
-    local failed = not host.signal()
-      and copy_all(plan, sandbox, "download", plan.downloads)
-    code = code == 0 and failed or code
-  end
+  local code = run_with_copies(plan, sandbox)
   local closed, err = pcall(sandbox.close, sandbox)
   if not closed then
     words.report(err)
@@ -269,18 +277,17 @@ local function main(args)
   return code
 end
 
-local ok, code = xpcall(main, function(err)
-  if type(err) == "table" and err.usage then
-    return err
-  end
-  return debug.traceback(tostring(err), 2)
-end, table.pack(select(4, ...)))
+local ok, code = xpcall(main, find.caught, table.pack(select(5, ...)))
 if ok then
   return code
 end
-if type(code) == "table" then
-  host.say("exec: " .. code.usage)
-else
+if type(code) ~= "table" then
   host.say(code)
+elseif code.usage then
+  host.say("exec: " .. code.usage)
+elseif code.failure then
+  words.report(code.failure)
+else
+  return 128 + code.signal
 end
 return OWN

@@ -1,5 +1,6 @@
--- portico exec: its command line. What may be written, what it means for the
--- sandbox and the command, and the help.
+-- The command lines of `portico exec` and of the commands for sandboxes that
+-- outlive them (boxes.lua). What may be written, what it means for the sandbox
+-- and the command, and the help.
 --
 -- Called with what exec.c offers; returns the functions at the end. Nothing is
 -- done here but looking at files that the command line names.
@@ -117,16 +118,24 @@ end
 
 -- ---- the options -----------------------------------------------------------
 
+-- Which commands have an option; those of `portico exec` unless it says more.
+local MAKERS = { exec = true, create = true }
+local ALL = {
+  exec = true, create = true, list = true, rm = true, cp = true, ls = true,
+  cat = true,
+}
+
 -- name, what follows it, what it does, an example; set(plan, text, name) for
--- those with a value. `plan` is the sandbox's options, the command's, and our
--- own.
+-- those with a value; on: which commands have it. `plan` is the sandbox's
+-- options, the command's, and our own.
 local OPTIONS = {
   {
-    "backend", "NAME", "which kind of sandbox; bwrap unless given",
+    "backend", "NAME", "which kind of sandbox; a new one is a bwrap",
     "portico exec --backend local -- make",
     function(plan, text)
       plan.sandbox.backend = text
     end,
+    on = ALL,
   },
   {
     "setting", "NAME=VALUE", "a setting of the backend, as its README lists",
@@ -135,6 +144,7 @@ local OPTIONS = {
       local key, value = pair(text, name)
       plan.settings[key] = value
     end,
+    on = ALL,
   },
   {
     "workspace", "DIR", "local: work in this directory, which is kept",
@@ -142,6 +152,7 @@ local OPTIONS = {
     function(plan, text, name)
       plan.sandbox.settings = { workspace = path(text, name) }
     end,
+    on = MAKERS,
   },
   {
     "image", "PATH", "a root file system: a directory or a tar of one",
@@ -150,6 +161,7 @@ local OPTIONS = {
       plan.sandbox.image = path(text, name,
         "; it takes a directory or a tar of one, not the name of an image")
     end,
+    on = MAKERS,
   },
   {
     "mount", "SOURCE:TARGET[:ro|:rw]",
@@ -160,6 +172,7 @@ local OPTIONS = {
       mounts[#mounts + 1] = mount(text, name)
       plan.sandbox.mounts = mounts
     end,
+    on = MAKERS,
   },
   {
     "upload", "SOURCE:TARGET", "copy a file or directory in, before it starts",
@@ -167,6 +180,7 @@ local OPTIONS = {
     function(plan, text, name)
       transfer(plan, "uploads", text, name)
     end,
+    on = MAKERS,
   },
   {
     "download", "SOURCE:TARGET", "copy one out, when it has ended",
@@ -181,6 +195,7 @@ local OPTIONS = {
     function(plan, text)
       plan.sandbox.network = text
     end,
+    on = MAKERS,
   },
   {
     "user", "NAME", "whom the command runs as, inside",
@@ -188,6 +203,7 @@ local OPTIONS = {
     function(plan, text)
       plan.sandbox.user = text
     end,
+    on = MAKERS,
   },
   {
     "cwd", "DIR", "the directory inside that it starts in",
@@ -195,6 +211,7 @@ local OPTIONS = {
     function(plan, text)
       plan.command.cwd = text
     end,
+    on = MAKERS,
   },
   {
     "env", "NAME[=VALUE]", "set a variable, or pass the one of here on",
@@ -207,6 +224,7 @@ local OPTIONS = {
         plan.command.env[text] = os.getenv(text)
       end
     end,
+    on = MAKERS,
   },
   {
     "clean-env", nil, "begin with no variables but those of --env",
@@ -260,24 +278,85 @@ for _, limit in ipairs({
     function(plan, text)
       plan.limits[name:gsub("-", "_")] = parse(text, name)
     end,
+    on = MAKERS,
   }
 end
 
-OPTIONS[#OPTIONS + 1] = {
-  "quiet", nil, "-q: no word about time and limits that ended it",
-  "portico exec -q --timeout 1 -- sleep 5",
-  function(plan)
-    plan.quiet = true
-  end,
-}
+-- What only sandboxes have that outlive the command line.
+for _, option in ipairs({
+  {
+    "in", "ID", "in a sandbox of `portico create`, which lives on",
+    "portico exec --in box -- make",
+    function(plan, text)
+      plan.id = text
+    end,
+  },
+  {
+    "name", "NAME", "the id that it gets",
+    "portico create --name box",
+    function(plan, text)
+      plan.sandbox.name = text
+    end,
+    on = { create = true },
+  },
+  {
+    "ttl", "SECONDS", "end it after that time, whatever runs in it",
+    "portico create --ttl 1h",
+    function(plan, text, name)
+      plan.sandbox.ttl = positive_span(text, name)
+    end,
+    on = { create = true },
+  },
+  {
+    "label", "NAME=VALUE", "something to remember with it",
+    "portico create --label for=tests",
+    function(plan, text, name)
+      local key, value = pair(text, name)
+      plan.sandbox.labels = plan.sandbox.labels or {}
+      plan.sandbox.labels[key] = value
+    end,
+    on = { create = true },
+  },
+  {
+    "long", nil, "-l: permissions, size and time, too",
+    "portico ls -l box:",
+    function(plan)
+      plan.long = true
+    end,
+    on = { ls = true },
+  },
+}) do
+  OPTIONS[#OPTIONS + 1] = option
+end
+
+for command, text in pairs({
+  exec = "-q: no word about time and limits that ended it",
+  create = "-q: no progress", cp = "-q: no progress",
+  list = "-q: the ids only",
+}) do
+  OPTIONS[#OPTIONS + 1] = {
+    "quiet", nil, text, "portico " .. command .. " -q"
+      .. (command == "exec" and " --timeout 1 -- sleep 5" or ""),
+    function(plan)
+      plan.quiet = true
+    end,
+    on = { [command] = true },
+  }
+end
 OPTIONS[#OPTIONS + 1] = {
   "help", nil, "-h: this text", "portico exec --help",
   function(plan)
     plan.help = true
   end,
+  on = ALL,
 }
 
-local SHORT = { ["-q"] = "--quiet", ["-h"] = "--help" }
+local SHORT = { ["-q"] = "--quiet", ["-h"] = "--help", ["-l"] = "--long" }
+
+-- Whether a command has an option.
+local function has(command, option)
+  return option.on and option.on[command] or not option.on and command == "exec"
+end
 
 -- ---- the help --------------------------------------------------------------
 
@@ -323,19 +402,85 @@ Exit codes:
          second signal
 ]]
 
-local function help_text()
+-- The others: what they are called with, and what they do.
+local OTHERS = {
+  create = {
+    "[OPTION...]", [[
+Makes a sandbox that lives on when this program has ended, and prints its id.
+It ends by `portico rm`, after --ttl, or with this machine.
+]],
+  },
+  list = {
+    "[OPTION...]", [[
+Lists the sandboxes of this user that outlive their programs: id, backend, state
+(running: a program is attached to it; detached; dead: its keeper was killed,
+and `portico rm` removes what is left), that program's pid, when it was made and
+when it ends by itself.
+]],
+  },
+  rm = {
+    "[OPTION...] ID...", [[
+Ends sandboxes and all that runs in them, whoever is attached.
+]],
+  },
+  cp = {
+    "[OPTION...] SOURCE ID:TARGET\n"
+      .. "       portico cp [OPTION...] ID:SOURCE TARGET", [[
+Copies a file or a directory into a sandbox or out of one. TARGET is its new
+name; in a directory that is there, or with a / at its end, a file keeps its
+name. The names of a directory go into the one that is there. Directories that
+are missing above TARGET are made. A path in the sandbox that does not begin
+with / is below the directory that commands start in; one of this machine that
+has a colon is written ./a:b.
+]],
+  },
+  ls = {
+    "[OPTION...] ID:[PATH]...", [[
+Lists what is in a directory of a sandbox, a name a line.
+]],
+  },
+  cat = {
+    "[OPTION...] ID:PATH...", [[
+Writes files of a sandbox to stdout.
+]],
+  },
+}
+
+local OTHERS_TAIL = [[
+
+--name VALUE and --name=VALUE are the same. Without --backend an ID is looked
+for in all backends.
+
+Exit codes: 0; 1, it failed, and stderr says why; 2, wrong usage; 128+N, this
+program got the signal N.
+]]
+
+local function option_lines(command)
   local lines = {}
   for _, option in ipairs(OPTIONS) do
-    local head = "  --" .. option[1]
-      .. (option[2] and " " .. option[2] or "")
-    if #head > 24 then
-      lines[#lines + 1] = head
-      head = ""
+    if has(command, option) then
+      local head = "  --" .. option[1]
+        .. (option[2] and " " .. option[2] or "")
+      if #head > 24 then
+        lines[#lines + 1] = head
+        head = ""
+      end
+      lines[#lines + 1] = ("%-24s %s"):format(head, option[3])
+      if option[4]:find("portico " .. command .. " ", 1, true) then
+        lines[#lines + 1] = (" "):rep(27) .. option[4]
+      end
     end
-    lines[#lines + 1] = ("%-24s %s"):format(head, option[3])
-    lines[#lines + 1] = (" "):rep(27) .. option[4]
   end
-  return HELP_HEAD .. table.concat(lines, "\n") .. "\n" .. HELP_TAIL
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function help_text(command)
+  if command == "exec" then
+    return HELP_HEAD .. option_lines(command) .. HELP_TAIL
+  end
+  local other = OTHERS[command]
+  return ("usage: portico %s %s\n\n%s\nOptions:\n%s%s"):format(command,
+    other[1], other[2], option_lines(command), OTHERS_TAIL)
 end
 
 -- ---- the command line ------------------------------------------------------
@@ -359,11 +504,11 @@ local function distance(a, b)
   return row[#b]
 end
 
-local function nearest(name)
+local function nearest(name, command)
   local best, least
   for _, option in ipairs(OPTIONS) do
-    local d = distance(name, option[1])
-    if not least or d < least then
+    local d = has(command, option) and distance(name, option[1])
+    if d and (not least or d < least) then
       best, least = option[1], d
     end
   end
@@ -382,28 +527,28 @@ local ELSEWHERE = {
   ti = "nothing: on a terminal the command has one, too",
 }
 
-local function find_option(name, word)
+local function find_option(name, word, command)
   for _, option in ipairs(OPTIONS) do
-    if option[1] == name then
+    if option[1] == name and has(command, option) then
       return option
     end
   end
-  if ELSEWHERE[name] then
+  if command == "exec" and ELSEWHERE[name] then
     refuse("unknown option %s; here that is %s", word, ELSEWHERE[name])
   end
-  local near, far = nearest(name)
+  local near, far = nearest(name, command)
   if name ~= "" and far <= math.max(2, #name // 3) then
     refuse("unknown option %s; did you mean --%s?", word, near)
   end
-  refuse("unknown option %s; portico exec --help lists them", word)
+  refuse("unknown option %s; portico %s --help lists them", word, command)
 end
 
 -- Takes the option at args[i]; returns the index behind it.
-local function take_option(plan, args, i)
+local function take_option(plan, args, i, command)
   local word = SHORT[args[i]] or args[i]
   local name, value = word:match("^%-%-([^=]*)=(.*)$")
   name = name or word:match("^%-%-?(.*)$")
-  local option = find_option(name, args[i])
+  local option = find_option(name, args[i], command)
   if not option[2] and value then
     refuse("--%s takes no value (got '%s')", name, value)
   elseif option[2] and not value then
@@ -415,21 +560,37 @@ local function take_option(plan, args, i)
   return i + 1
 end
 
-local function read_arguments(args)
+-- A sandbox that lives already cannot be given what a new one can.
+local function check_in(plan)
+  local given = next(plan.limits)
+  for key in pairs(plan.sandbox) do
+    given = key ~= "backend" and key or given
+  end
+  local names = { mounts = "mount", settings = "workspace" }
+  if plan.id and given then
+    refuse("--in takes a sandbox as it is; --%s belongs to portico create",
+      names[given] or given:gsub("_", "-"))
+  end
+end
+
+-- Reads the arguments of a command: options, then words, which are the command
+-- of exec.
+local function read_arguments(args, command)
   local plan = {
     sandbox = {}, settings = {}, limits = {},
-    command = { env = {}, grace = GRACE }, argv = {},
+    command = { env = {}, grace = GRACE },
     uploads = {}, downloads = {},
   }
   local i = 1
   while args[i] and args[i]:find("^%-.") and args[i] ~= "--" do
-    i = take_option(plan, args, i)
+    i = take_option(plan, args, i, command)
   end
   if args[i] == "--" then
     i = i + 1
   end
   plan.argv = table.move(args, i, #args, 1, {})
-  if not plan.help and not plan.argv[1] then
+  check_in(plan)
+  if command == "exec" and not plan.help and not plan.argv[1] then
     refuse("a command is missing: portico exec [OPTION...] -- COMMAND...")
   end
   if next(plan.settings) then

@@ -1,4 +1,5 @@
--- portico exec: what is said of what went wrong, and the exit codes for it.
+-- portico exec and its like: what is said of how it goes and of what went
+-- wrong, and the exit codes for it.
 --
 -- Called with what exec.c offers and the module of exec_options.lua; returns
 -- the functions at the end. Errors come from the library, which speaks of the
@@ -106,4 +107,30 @@ local function remark(plan, result)
   end
 end
 
-return { report = report, start_code = start_code, remark = remark }
+-- ---- how far it is ---------------------------------------------------------
+
+local WIDTH = 20 -- of the bar
+
+-- On a terminal, a line of how far a copy is, which is taken away at the end:
+-- two functions, the first nil elsewhere.
+local function new_bar(label)
+  local shown = false
+  local function bar(progress)
+    local total = progress.total or 0
+    local part = total > 0 and math.min(progress.bytes / total, 1)
+    io.stderr:write(("\r\27[K%s%s %d files, %.1f MiB"):format(label,
+      part and (" [%-" .. WIDTH .. "s] %3d%%"):format(
+        ("#"):rep(math.floor(part * WIDTH)), math.floor(part * 100)) or "",
+      progress.files, progress.bytes / (1 << 20)))
+    shown = true
+  end
+  return host.stdio().words and bar or nil, function()
+    if shown then
+      io.stderr:write("\r\27[K")
+    end
+  end
+end
+
+return {
+  new_bar = new_bar, report = report, start_code = start_code, remark = remark
+}

@@ -24,8 +24,15 @@ static const char usage_text[] =
     "       portico -e CODE [ARGUMENT...]  run CODE\n"
     "       portico exec [OPTION...] -- COMMAND...\n"
     "                                      run a command in a sandbox\n"
+    "       portico create [OPTION...]     make a sandbox that lives on\n"
+    "       portico list                   list those that live on\n"
+    "       portico rm ID...               end some\n"
+    "       portico cp SOURCE ID:TARGET    copy into one; ID:SOURCE TARGET "
+    "out\n"
+    "       portico ls ID:[PATH]           list a directory in one\n"
+    "       portico cat ID:PATH            show a file in one\n"
     "       portico backends               list the backends that are here\n"
-    "       portico help exec              the options of exec\n"
+    "       portico help COMMAND           the options of one of these\n"
     "       portico --version\n"
     "       portico --help\n";
 
@@ -44,11 +51,13 @@ static const char help_text[] =
     "  2    wrong usage\n"
     "  130  Ctrl-C\n"
     "  others: what the script gave to os.exit\n"
-    "Those of exec are the command's own; see portico help exec.\n";
+    "Those of exec are the command's own; see portico help exec.\n"
+    "Sandboxes of create live on when it has ended; exec --in, cp, ls and cat\n"
+    "work in them.\n";
 
 /* What the command line asks for. */
 struct request {
-  enum { RUN_FILE, RUN_CODE, RUN_BACKENDS, RUN_EXEC } what;
+  enum { RUN_FILE, RUN_CODE, RUN_BACKENDS, RUN_EXEC, RUN_BOXES } what;
   const char *text; /* file name (NULL: stdin), or code */
   char **args;      /* the script's own, up to a NULL */
   const char *name; /* arg[0] */
@@ -89,7 +98,8 @@ static int load_chunk(lua_State *L, const struct request *req) {
     return luaL_loadbuffer(L, req->text, strlen(req->text), "=(command line)");
   case RUN_BACKENDS:
     return luaL_loadstring(L, backends_code);
-  case RUN_EXEC: /* not here: see cli_exec */
+  case RUN_EXEC: /* not here: see cli_exec, cli_boxes */
+  case RUN_BOXES:
     break;
   }
   return LUA_ERRERR;
@@ -112,6 +122,10 @@ static int protected_main(lua_State *L) {
   install_coroutines(L);
   if (req->what == RUN_EXEC) {
     lua_pushinteger(L, cli_exec(L, req->args));
+    return 1;
+  }
+  if (req->what == RUN_BOXES) {
+    lua_pushinteger(L, cli_boxes(L, req->name, req->args));
     return 1;
   }
   /* A sandbox that was left open says so by a warning. */
@@ -164,27 +178,28 @@ static int print_help(void) {
   return end_output(EXIT_OK, EXIT_SCRIPT);
 }
 
-/* portico help [exec] */
-static int help(char **topics) {
-  static char option[] = "--help";
-  char *exec_help[] = {option, NULL};
-  if (topics[0] == NULL)
-    return print_help();
-  if (!is(topics[0], "exec") || topics[1] != NULL)
-    return usage_error("there is only help for exec", topics[0]);
-  struct request req = {RUN_EXEC, NULL, exec_help, "exec"};
-  return run(&req);
+/* The commands of sandboxes that outlive this program. */
+static bool is_box_word(const char *word) {
+  static const char *const all[] = {"create", "list", "rm", "cp",
+                                    "ls",     "cat",  NULL};
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (is(word, all[i]))
+      return true;
+  }
+  return false;
 }
 
-/* What would need a sandbox that another program has made. */
-static int out_of_reach(const char *word) {
-  fprintf(stderr,
-          "portico: %s: a sandbox ends with the program that made it, and no "
-          "other program can reach it.\n"
-          "hint: portico exec --upload SOURCE:TARGET --download SOURCE:TARGET "
-          "copies files in and out; a script called %s is run as ./%s\n",
-          word, word, word);
-  return EXIT_USAGE;
+/* portico help [COMMAND] */
+static int help(char **topics) {
+  static char option[] = "--help";
+  char *only_help[] = {option, NULL};
+  if (topics[0] == NULL)
+    return print_help();
+  if ((!is(topics[0], "exec") && !is_box_word(topics[0])) || topics[1] != NULL)
+    return usage_error("there is no help for", topics[0]);
+  struct request req = {is(topics[0], "exec") ? RUN_EXEC : RUN_BOXES, NULL,
+                        only_help, topics[0]};
+  return run(&req);
 }
 
 int main(int argc, char **argv) {
@@ -218,8 +233,10 @@ int main(int argc, char **argv) {
   }
   if (is(first, "help"))
     return help(rest);
-  if (is(first, "cp") || is(first, "ls") || is(first, "cat"))
-    return out_of_reach(first);
+  if (is_box_word(first)) {
+    req = (struct request){RUN_BOXES, NULL, rest, first};
+    return run(&req);
+  }
   if (is(first, "-e")) {
     if (rest[0] == NULL)
       return usage_error("code is missing after the option", first);

@@ -126,14 +126,14 @@ static void *read_keys(void *arg) {
 }
 
 int terminal_begin(lua_State *L) {
-  bool reads = lua_toboolean(L, 1);
+  bool reads = lua_toboolean(L, 1), keys = lua_toboolean(L, 2);
   sigset_t pipe;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe, NULL); /* an EPIPE of emit, instead */
   main_thread = pthread_self();
   stop_wake_on(SIGWINCH);
-  if (reads && isatty(STDIN_FILENO))
+  if (reads && keys && isatty(STDIN_FILENO))
     make_raw();
   int rc = reads ? pump_thread(read_keys, NULL) : 0;
   if (rc < 0)
@@ -165,9 +165,10 @@ int terminal_typed(lua_State *L) {
 int terminal_emit(lua_State *L) {
   size_t left;
   const char *data = luaL_checklstring(L, 1, &left);
-  struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+  int fd = (int)luaL_optinteger(L, 2, STDOUT_FILENO);
+  struct pollfd out = {.fd = fd, .events = POLLOUT};
   while (left > 0) {
-    ssize_t n = write(STDOUT_FILENO, data, left);
+    ssize_t n = write(fd, data, left);
     if (n < 0 && errno != EINTR && errno != EAGAIN)
       return luaL_fileresult(L, 0, NULL);
     if (n < 0 && stop_signal())

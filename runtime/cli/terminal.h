@@ -11,10 +11,11 @@ void terminal_restore(void);
 
 /* C functions for Lua:
  *   terminal_size() -> columns, lines of our stdout, or nothing
- *   terminal_begin(reads): if stdin is a terminal, passes every key on as it
- *     is; reads: reads stdin from now on, by a thread.  Once in a program
+ *   terminal_begin(reads, keys): reads: reads stdin from now on, by a thread;
+ *     keys: if that is a terminal, passes every key on as it is.  Once in a
+ *     program
  *   typed() -> what was read, nil if nothing is there, false at the end
- *   emit(bytes) -> true, or nil and a text; nothing when a signal ended it
+ *   emit(bytes, fd) -> true, or nil and a text; nothing when a signal ended it
  *   terminal_end(): as terminal_restore */
 int terminal_size(lua_State *L);
 int terminal_begin(lua_State *L);
