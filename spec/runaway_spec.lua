@@ -14,8 +14,7 @@ local program = os.getenv("PORTICO_TEST_LUA") or "lua5.4"
 --   compute()           makes garbage for ever
 local function run(code)
   local output, status = env.sh("timeout " .. env.patience(100) .. " "
-    .. env.quoted(program) .. " - 2>&1 <<'END'
-" .. [[
+    .. env.quoted(program) .. " - 2>&1 <<'END'\n" .. [[
     warn("@off")
     local portico, task = require("portico"), require("portico.task")
     local sync = require("portico.sync")
