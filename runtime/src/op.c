@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "runtime.h"
 #include "sys/futex.h"
 
 static void on_timeout(pco__timer *timer) {
@@ -17,6 +18,7 @@ pco__op *pco__op_new(const pco__op_class *cls, size_t size, pco__loop *loop) {
     return NULL;
   op->cls = cls;
   op->loop = loop;
+  op->generation = loop->runtime->generation;
   op->timeout = -1;
   op->timer.fn = on_timeout;
   atomic_init(&op->refs, 1);
@@ -105,18 +107,29 @@ static void start(pco__call *call) {
   op->cls->start(op);
 }
 
+/* In a forked child: whether the op's loop is the parent's. */
+static bool is_parents(const pco__op *op) {
+  const pco__runtime *rt = op->loop->runtime;
+  return op->generation != rt->generation || pco__runtime_forked(rt);
+}
+
+/* Completes an op that has not been started, on the caller's thread. */
+static void refuse(pco__op *op, int code, const char *text) {
+  op->completed = true;
+  op->error = pco__error_new(code, PCO_SOURCE_HOST, NULL, "%s", text);
+  signal_caller(op, PCO__OP_DONE);
+  pco__op_unref(op);
+}
+
 void pco__op_submit(pco__op *op) {
   atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
   op->call.fn = start;
-  if (!op->loop->is_portal) {
+  if (is_parents(op))
+    refuse(op, PCO_EFORKED, "it belongs to the parent process");
+  else if (!op->loop->is_portal)
     start(&op->call);
-  } else if (pco__loop_post(op->loop, &op->call) < 0) {
-    op->completed = true;
-    op->error = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
-                               "its portal is closed");
-    atomic_store(&op->word, PCO__OP_DONE);
-    pco__op_unref(op);
-  }
+  else if (pco__loop_post(op->loop, &op->call) < 0)
+    refuse(op, PCO_ECLOSED, "its portal is closed");
 }
 
 void pco__op_cancel_now(pco__op *op, int code) {
@@ -134,6 +147,8 @@ static void cancel_posted(pco__call *call) {
 }
 
 void pco__op_cancel(pco__op *op, int code) {
+  if (is_parents(op))
+    return;
   if (!op->loop->is_portal) {
     pco__op_cancel_now(op, code);
     return;

@@ -17,6 +17,10 @@
  * loop's thread (what both touch in between is guarded by loop->lock); after
  * completion, the caller again.  Timeouts and cancellation live here; a class
  * only has to end early when its cancel() is called.
+ *
+ * In a forked child the loop is the parent's, and what an op started there, or
+ * only cancelled, did would reach the parent's sandboxes: nothing is started or
+ * cancelled.
  */
 #ifndef PCO_OP_H
 #define PCO_OP_H
@@ -74,7 +78,8 @@ enum { PCO__OP_PENDING, PCO__OP_EVENT, PCO__OP_DONE };
 
 struct pco__op {
   const pco__op_class *cls;
-  pco__loop *loop; /* borrowed */
+  pco__loop *loop;     /* borrowed */
+  unsigned generation; /* of the runtime that it was made in */
   pco__arena arena;
   pco__error *error; /* owned; set by completion */
   atomic_uint refs;
@@ -97,7 +102,7 @@ struct pco__op {
 pco__op *pco__op_new(const pco__op_class *cls, size_t size, pco__loop *loop);
 void pco__op_unref(pco__op *op);
 /* Starts the op; after a failed post (the portal is closed) it is completed
- * with PCO_ECLOSED.  [caller] */
+ * with PCO_ECLOSED, in a forked child with PCO_EFORKED.  [caller] */
 void pco__op_submit(pco__op *op);
 /* Finishes the op; takes err (NULL: success).  If it was cancelled and failed,
  * the error says why it was cancelled.  [loop] */
@@ -106,7 +111,7 @@ void pco__op_complete(pco__op *op, pco__error *err);
 void pco__op_notify(pco__op *op);
 /* Cancels for the reason `code`; the first reason counts.  [loop] */
 void pco__op_cancel_now(pco__op *op, int code);
-/* The same from the caller's thread. */
+/* The same from the caller's thread; nothing in a forked child. */
 void pco__op_cancel(pco__op *op, int code);
 /* Waits on a portal's op: PCO__OP_EVENT or PCO__OP_DONE; -EINTR after a signal,
  * -ETIMEDOUT after `ns` (negative: no limit).  [caller] */

@@ -204,11 +204,19 @@ static void test_close_state(void) {
 static void test_inside(void) {
   check("a task forks: its run ends in the child, which begins anew",
         "local results = 0\n"
+        "local task = require'portico.task'\n"
+        "local up = task.event()\n"
         "local ok, e = pcall(P.run, function()\n"
         "  local s = P.sandbox{backend = BACKEND}\n"
-        "  require'portico.task'.all{\n"
-        "    function() s:exec'sleep 0.1' results = results + 1 end,\n"
+        "  task.all{\n"
         "    function()\n"
+        "      s:exec('echo up; sleep 0.1', {\n"
+        "        on_output = function() up:set() end})\n"
+        "      results = results + 1\n"
+        "    end,\n"
+        "    function()\n"
+        /* Only a command that is up would be killed by the child. */
+        "      up:wait()\n"
         "      child = not fork()\n"
         "      assert(s:exec'exit 4'.code == 4) results = results + 1\n"
         "    end}\n"
@@ -219,6 +227,26 @@ static void test_inside(void) {
         "  done(pcall(anew) and 0 or 2)\n"
         "end\n"
         "assert(ok, e) assert(results == 2)\n");
+  check("a task of the parent stays its own, cancelled in the child or not",
+        "local task = require'portico.task'\n"
+        "local waits, sleeps\n"
+        "local ok, e = pcall(P.run, function()\n"
+        "  task.scope(function(scope)\n"
+        "    waits = scope:spawn(function() task.event():wait() end)\n"
+        "    sleeps = scope:spawn(task.sleep, 60)\n"
+        "    task.sleep(0)\n"
+        "    child = not fork()\n"
+        "    if child then error'in the child' end\n"
+        "    scope:cancel()\n"
+        "  end)\n"
+        "end)\n"
+        "if child then\n"
+        "  if ok or e.code ~= 'PCO_EFORKED' then done(1) end\n"
+        "  local good = pcall(anew)\n"
+        "  pcall(waits.cancel, waits) pcall(sleeps.cancel, sleeps)\n"
+        "  done(good and pcall(anew) and 0 or 2)\n"
+        "end\n"
+        "assert(ok, e)\n");
   check("a callback forks: its call ends in the child, which begins anew",
         "local s = S.sandbox{backend = BACKEND}\n"
         "local ok, e = pcall(s.exec, s, 'echo x; exit 6', {\n"
