@@ -14,7 +14,7 @@ local sync = require("portico.sync")
 
 local backends = {}
 
-backends.list = {
+local all = {
   {
     name = "bwrap", programs = true, isolated = true, default = true,
     workspace = "/workspace",
@@ -23,13 +23,22 @@ backends.list = {
   { name = "null", programs = false, isolated = true },
 }
 
+-- A run that is not about backends is done with one that runs programs. Tests
+-- of one backend have it by its name, whichever that is.
+local only = os.getenv("PORTICO_TEST_BACKEND")
+
+backends.list = {}
 -- Those that run real programs.
 backends.real = {}
 
-for _, backend in ipairs(backends.list) do
+for _, backend in ipairs(all) do
   backends[backend.name] = backend
-  if backend.programs then
-    backends.real[#backends.real + 1] = backend
+  local chosen = only == nil or only == backend.name or not backend.programs
+  if chosen then
+    table.insert(backends.list, backend)
+  end
+  if chosen and backend.programs then
+    table.insert(backends.real, backend)
   end
   if backend.default then
     backends.default = backend
