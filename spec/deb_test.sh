@@ -24,7 +24,8 @@ done
 
 make_package() {
   cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/cpack" &&
-    deb=$(echo "$work"/cpack/*.deb) && [ -e "$deb" ]
+    deb=$(echo "$work"/cpack/portico_*.deb) && [ -e "$deb" ] &&
+    dev=$(echo "$work"/cpack/libportico-dev_*.deb) && [ -e "$dev" ]
 }
 
 names_its_parts() {
@@ -33,6 +34,29 @@ names_its_parts() {
     grep -E '^Depends: .*bubblewrap' "$work/control" &&
     grep -E '^Depends: .*libuv1' "$work/control" &&
     grep -E '^Depends: .*liblua5.4-0' "$work/control"
+}
+
+# Each file is in one package: what runs, or what is built with.
+splits_its_files() {
+  dpkg-deb -c "$deb" >"$work/runs" && dpkg-deb -c "$dev" >"$work/builds" &&
+    grep 'libportico\.so\.0' "$work/runs" && grep 'portico/core\.so' "$work/runs" &&
+    ! grep '/include/\|/pkgconfig/\|libportico\.so -> ' "$work/runs" &&
+    grep '/portico/sandbox\.h' "$work/builds" &&
+    grep 'libportico\.so -> ' "$work/builds" &&
+    dpkg-deb -f "$dev" Depends >"$work/control" &&
+    grep 'portico (= ' "$work/control" && grep 'libuv1-dev' "$work/control"
+}
+
+# A program is built with both, wherever they are.
+builds_a_program() {
+  dpkg-deb -x "$deb" "$work/both" && dpkg-deb -x "$dev" "$work/both" &&
+    found=$(dirname "$(find "$work/both" -name portico.pc)") &&
+    flags=$(PKG_CONFIG_PATH="$found" \
+      pkg-config --cflags --libs portico lua5.4) &&
+    eval "${CC:-cc} '$top/spec/consumer/consumer.c' $flags" \
+      "-o '$work/consumer'" &&
+    LD_LIBRARY_PATH=$(dirname "$found") "$work/consumer" \
+      "$work/both/usr/share/lua/5.4" "print 'hello'"
 }
 
 # ---- the clean root ----------------------------------------------------------
@@ -157,6 +181,12 @@ leaves_nothing() {
 
 check "cpack makes a package" make_package
 check "it names what it needs" names_its_parts
+check "what programs are built with is a package of its own" splits_its_files
+if command -v pkg-config >/dev/null && pkg-config --exists lua5.4; then
+  check "with which one is built" builds_a_program
+else
+  skip "with which one is built" "pkg-config does not know lua5.4"
+fi
 if [ "$bad" = 0 ] && as_root true 2>"$work/log"; then
   check "a clean root can be made" make_root
   check "dpkg refuses it where a dependency is missing" misses_a_dependency

@@ -33,6 +33,7 @@ int embed_end(void) {
 }
 
 void embed_begin(const char *argv0) {
+  setvbuf(stdout, NULL, _IOLBF, 0); /* a crash leaves what was said */
   lua_host_begin(argv0);
 }
 
