@@ -50,8 +50,9 @@ void pco__sandbox_unref(pco__sandbox *sb) {
   free(sb);
 }
 
-static char *dup_or_null(const char *s) {
-  return s ? strdup(s) : NULL;
+bool pco__sandbox_copy(char **to, const char *s) {
+  *to = s ? strdup(s) : NULL;
+  return *to || !s;
 }
 
 int pco__sandbox_set_labels(pco__sandbox *sb, const pco_pair *labels,
@@ -63,15 +64,19 @@ int pco__sandbox_set_labels(pco__sandbox *sb, const pco_pair *labels,
     return UV_ENOMEM;
   sb->n_labels = n;
   for (size_t i = 0; i < n; i++) {
-    sb->labels[i].key = strdup(labels[i].key);
-    sb->labels[i].value = strdup(labels[i].value);
+    char *key = strdup(labels[i].key);
+    char *value = strdup(labels[i].value);
+    sb->labels[i] = (pco_pair){.key = key, .value = value};
+    if (!key || !value)
+      return UV_ENOMEM;
   }
   return 0;
 }
 
 static int copy_opts(pco__sandbox *sb, const pco_create_opts *opts) {
-  sb->name = dup_or_null(opts->name);
-  sb->image = dup_or_null(opts->image);
+  if (!pco__sandbox_copy(&sb->name, opts->name) ||
+      !pco__sandbox_copy(&sb->image, opts->image))
+    return UV_ENOMEM;
   sb->detachable = (opts->flags & PCO_CREATE_DETACHABLE) != 0;
   return pco__sandbox_set_labels(sb, opts->labels, opts->n_labels);
 }
@@ -460,16 +465,17 @@ static void say_hello(pco__sandbox *sb) {
 }
 
 void pco__sandbox_take(pco__sandbox *sb, const pco_sandbox_result *r) {
+  struct pco__sandbox_calls *c = sb->calls;
   sb->plugin = r->sandbox;
-  sb->id = dup_or_null(r->id);
-  if (PCO_HAS(r, cwd))
-    sb->cwd = dup_or_null(r->cwd);
+  c->no_memory = !pco__sandbox_copy(&sb->id, r->id);
+  if (PCO_HAS(r, cwd) && !pco__sandbox_copy(&sb->cwd, r->cwd))
+    c->no_memory = true;
   if (PCO_HAS(r, created))
     sb->created = r->created;
   if (PCO_HAS(r, expires))
     sb->expires = r->expires;
   sb->foreign = r->flags & PCO_SANDBOX_FOREIGN_ID;
-  sb->calls->agent_fd = r->flags & PCO_SANDBOX_HAS_AGENT ? r->agent_fd : -1;
+  c->agent_fd = r->flags & PCO_SANDBOX_HAS_AGENT ? r->agent_fd : -1;
 }
 
 static void take_sandbox(pco_op *op, const void *result) {
@@ -499,6 +505,8 @@ void pco__sandbox_made(pco_op *op, pco__error *err) {
   if (!err && (sb->backend->closing || !pco__list_empty(&sb->closers)))
     err = pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
                          "it was closed meanwhile");
+  if (!err && c->no_memory)
+    err = pco__error_no_memory();
   int rc = 0;
   if (!err && c->agent_fd >= 0)
     rc = connect_agent(sb);

@@ -16,10 +16,6 @@
 #include "fields.h"
 #include "sandbox_parts.h"
 
-static char *dup_or_null(const char *s) {
-  return s ? strdup(s) : NULL;
-}
-
 /* ---- what runs there ----------------------------------------------------- */
 
 /* The one COMMAND of a frame: 1, 0 if it has none, or -EPROTO. */
@@ -93,12 +89,15 @@ static void take_attached(pco_op *op, const void *result) {
       PCO_CONTAINER(op, struct pco__sandbox_calls, create)->sandbox;
   const pco_sandbox_result *r = (const pco_sandbox_result *)result;
   pco__sandbox_take(sb, r);
+  bool kept = true;
   if (PCO_HAS(r, name))
-    sb->name = dup_or_null(r->name);
+    kept = pco__sandbox_copy(&sb->name, r->name);
   if (PCO_HAS(r, image))
-    sb->image = dup_or_null(r->image);
+    kept = pco__sandbox_copy(&sb->image, r->image) && kept;
   if (PCO_HAS(r, n_labels) && PCO_HAS(r, labels))
-    pco__sandbox_set_labels(sb, r->labels, r->n_labels);
+    kept = pco__sandbox_set_labels(sb, r->labels, r->n_labels) == 0 && kept;
+  if (!kept)
+    sb->calls->no_memory = true;
 }
 
 void pco__sandbox_attach(pco__backend *b, const char *id, pco__op *op,

@@ -23,6 +23,7 @@ struct pco__sandbox_calls {
   pco__link_request commands; /* attach */
   pco__sandbox *sandbox;
   int agent_fd;
+  bool no_memory;      /* for what the plugin said of it */
   pco__error *failure; /* creation: what to tell when all is undone */
   pco__sandbox **out;  /* creation: where the op wants it */
   pco__timer death_timer;
@@ -41,6 +42,8 @@ struct pco__sandbox_calls {
 
 pco__sandbox *pco__sandbox_new(pco__backend *b, pco__op *op,
                                pco__sandbox **out);
+/* Copies a string, or NULL; false without memory. */
+bool pco__sandbox_copy(char **to, const char *s);
 /* Copies what they name; 0 or UV_ENOMEM. */
 int pco__sandbox_set_labels(pco__sandbox *sb, const pco_pair *labels, size_t n);
 /* What create() and attach() of a plugin give. */

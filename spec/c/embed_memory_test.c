@@ -7,7 +7,8 @@
  * Lua and the plugins are not among them; what leaks is told by
  * AddressSanitizer.
  *
- * Every STRIDE-th n; all of them with PORTICO_HEAVY=100.
+ * Every STRIDE-th n; all of them with PORTICO_HEAVY=100.  An argument, 0 to 3,
+ * is the one of the four that is run.
  */
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -210,17 +211,15 @@ static void test(long stride) {
 int main(int argc, char **argv) {
   const char *heavy = getenv("PORTICO_HEAVY");
   long stride = heavy && atoi(heavy) >= 100 ? 1 : STRIDE;
-  (void)argc;
   embed_begin(argv[0]);
   snprintf(here, sizeof here, "/tmp/embed_memory.XXXXXX");
   if (!mkdtemp(here) || mkdir(at("in"), 0755) < 0)
     return 1;
-  for (int on_portal = 0; on_portal < 2; on_portal++) {
-    embed_portal = on_portal;
-    once = true;
-    test(stride);
-    once = false;
-    test(stride);
+  for (int i = 0; i < 4; i++) {
+    embed_portal = i / 2;
+    once = i % 2 == 0;
+    if (argc == 1 || atoi(argv[1]) == i)
+      test(stride);
   }
   char line[100];
   snprintf(line, sizeof line, "rm -rf '%s'", here);
