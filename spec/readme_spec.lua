@@ -318,4 +318,34 @@ describe("the annotations of", function()
   end)
 end)
 
+describe("the headers for programs in C", function()
+  -- Names of functions without a comment right above, and how many there are.
+  local function look_at(text)
+    local bare, count, above = {}, 0, ""
+    for line in text:gmatch("[^\n]*") do
+      local name = line:match("^PCO_API.-(pco_[%w_]+)%(")
+      if name then
+        count = count + 1
+        bare[#bare + 1] = not above:find("%*/$") and name or nil
+      end
+      above = line
+    end
+    return bare, count
+  end
+
+  for _, name in ipairs({ "portico.h", "sandbox.h" }) do
+    it(name .. " says of every function what it does", function()
+      local text = env.read("runtime/include/portico/" .. name)
+      local bare, count = look_at(text)
+      assert.is_true(count > 30, "only " .. count)
+      assert.same({}, bare)
+    end)
+  end
+
+  it("would tell of one without a word", function()
+    assert.same({ "pco_b" }, (look_at("/* A. */\nPCO_API int pco_a(int);\n\n"
+      .. "PCO_API const char *pco_b(void);\n")))
+  end)
+end)
+
 it("the READMEs leave nothing behind", nothing_left)

@@ -218,6 +218,7 @@ PCO_API int pco_pending_chunk(pco_pending *pending, size_t i, const char **data,
 PCO_API int pco_command_write(pco_command *command, const void *data,
                               size_t len, pco_done_fn done, void *ud,
                               pco_pending **out);
+/* Ends its stdin, behind what was written. */
 PCO_API int pco_command_close_stdin(pco_command *command, pco_done_fn done,
                                     void *ud, pco_pending **out);
 /* Changes the size of its terminal; SIGWINCH tells the command.  That it has
@@ -512,6 +513,7 @@ PCO_API int pco_file_read_at(pco_file *file, uint64_t offset, size_t len,
 PCO_API int pco_file_write_at(pco_file *file, uint64_t offset, const void *data,
                               size_t len, pco_done_fn done, void *ud,
                               pco_pending **out);
+/* Makes it shorter, or longer with zeros. */
 PCO_API int pco_file_truncate(pco_file *file, uint64_t size, pco_done_fn done,
                               void *ud, pco_pending **out);
 /* Has what was written put to the disk. */
@@ -520,6 +522,7 @@ PCO_API int pco_file_sync(pco_file *file, pco_done_fn done, void *ud,
 /* pco_pending_entry(), one */
 PCO_API int pco_file_stat_open(pco_file *file, pco_done_fn done, void *ud,
                                pco_pending **out);
+/* Closes it; no other calls come after that. */
 PCO_API int pco_file_close(pco_file *file, pco_done_fn done, void *ud,
                            pco_pending **out);
 /* Gives it back; one that is not closed is closed in the background. */
@@ -557,8 +560,10 @@ PCO_API int pco_watch_next(pco_watch *watch, pco_done_fn done, void *ud,
  * The caller sets event->size; strings live with the pending. */
 PCO_API int pco_pending_event(pco_pending *pending, size_t i,
                               pco_watch_event *event);
+/* Ends it, and a pco_watch_next() that waits. */
 PCO_API int pco_watch_close(pco_watch *watch, pco_done_fn done, void *ud,
                             pco_pending **out);
+/* Gives it back; one that is not closed is closed in the background. */
 PCO_API void pco_watch_release(pco_watch *watch);
 
 #ifdef __cplusplus
