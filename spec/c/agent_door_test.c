@@ -432,14 +432,12 @@ static void test_long_arguments(void) {
 static void test_starting(void) {
   begin();
   int control = attach();
-  char dir[128];
-  snprintf(dir, sizeof dir, "%s", d.path);
   for (int i = 0; i < 40; i++) {
     for (int j = 0; j < 4; j++)
       sh_relayed("sleep 1000");
     detach(control);
     control = attach();
-    told t[64];
+    static told t[200]; /* all that there ever were */
     int n = door_commands(&c, t, N(t)), lives = 0;
     for (int j = 0; j < n; j++)
       lives += (t[j].flags & PCO_COMMAND_LIVES) != 0;
