@@ -76,7 +76,8 @@ static void keep_output(pco_relay_out *o, const uint8_t *data, size_t len) {
   o->offset += pco_ring_add(&o->ring, data, len);
 }
 
-/* Passes on what the credit allows, and then the end. */
+/* Passes on what the credit allows, and then the end.  Whoever has read it all
+ * and goes on holds the command back from now on, as any reader does. */
 static void send_ring(pco_relay_out *o) {
   const uint8_t *data;
   while (o->ring.len > 0 && o->credit > 0) {
@@ -84,6 +85,8 @@ static void send_ring(pco_relay_out *o) {
     send_output(o, data, n, 0);
     pco_ring_take(&o->ring, n);
   }
+  if (o->ring.len == 0 && o->credit >= PIPE_BUF)
+    o->adopted = false;
   if (o->ring.len == 0 && o->eof)
     finish_output(o, o->eof);
 }

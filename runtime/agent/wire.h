@@ -168,7 +168,8 @@
  * With ADOPT the credit of all outputs of that command is over (what was sent
  * comes before the REPLY).  They are read all the same, so that the command is
  * not held back, and the newest PCO_RELAY_CREDIT bytes kept until there is
- * credit again: then OFFSET may leave bytes out.
+ * credit again: then OFFSET may leave bytes out.  Who has had all of them and
+ * has credit left holds the command back again.
  *
  * An agent with a door (door.h) outlives its host: when the stream ends it lets
  * that host go and waits for another, which brings a stream of its own.

@@ -91,6 +91,18 @@ local function children()
   return found
 end
 
+-- Whether somebody else's agent has this directory: a detached sandbox.
+local function is_held(path)
+  for name in lfs.dir("/proc") do
+    local pid = tonumber(name)
+    local words = pid and env.read("/proc/" .. name .. "/cmdline")
+    if words and words:find(path .. "\0", 1, true) and not env.is_ours(pid) then
+      return true
+    end
+  end
+  return false
+end
+
 -- Workspaces of `local` whose owner is this account. Names have the pid of the
 -- host; not those of other tests that are still at it.
 local function directories()
@@ -103,6 +115,7 @@ local function directories()
       and not (env.root and env.is_ours(host))
     if host and not others
       and lfs.symlinkattributes(root .. "/" .. name, "uid") == uid
+      and not is_held(root .. "/" .. name)
     then
       found["directory " .. root .. "/" .. name] = true
     end
