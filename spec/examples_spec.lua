@@ -80,6 +80,9 @@ serving
 state: saved
 ended: PCO_EINTERRUPTED
 ]],
+  left_running = [[
+3: hello you
+]],
   timeout_partial = [[
 PCO_ETIMEDOUT
 so far: working

@@ -94,5 +94,8 @@ describe("the scenarios", function()
     end)
   end
 
-  it("leave nothing behind", nothing_left)
+  it("leave nothing behind", function()
+    require("spec.support.detached").remove(sync.module)
+    nothing_left()
+  end)
 end)

@@ -17,7 +17,7 @@ local scenarios = {}
 
 for _, name in ipairs({
   "module", "backend", "exec", "sandbox", "process", "file_system", "file",
-  "tree", "mistakes",
+  "tree", "detach", "mistakes",
 }) do
   local list = require("spec.support.scenarios." .. name)
   table.move(list, 1, #list, #scenarios + 1, scenarios)
