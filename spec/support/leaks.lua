@@ -91,12 +91,14 @@ local function children()
   return found
 end
 
--- Whether somebody else's agent has this directory: a detached sandbox.
-local function is_held(path)
-  for name in lfs.dir("/proc") do
-    local pid = tonumber(name)
-    local words = pid and env.read("/proc/" .. name .. "/cmdline")
-    if words and words:find(path .. "\0", 1, true) and not env.is_ours(pid) then
+-- Whether an agent of another test works for a directory: it was detached.
+local function has_foreign_agent(directory)
+  for pid in lfs.dir("/proc") do
+    local words = env.root and pid:find("^%d+$")
+      and env.read("/proc/" .. pid .. "/cmdline")
+    if words and words:find("\0--remove\0" .. directory .. "\0", 1, true)
+      and not env.is_ours(tonumber(pid))
+    then
       return true
     end
   end
@@ -115,7 +117,7 @@ local function directories()
       and not (env.root and env.is_ours(host))
     if host and not others
       and lfs.symlinkattributes(root .. "/" .. name, "uid") == uid
-      and not is_held(root .. "/" .. name)
+      and not has_foreign_agent(root .. "/" .. name)
     then
       found["directory " .. root .. "/" .. name] = true
     end
