@@ -76,9 +76,9 @@ typedef struct asked {
 typedef struct box {
   pco__sandbox *sb; /* a reference; NULL before HELLO is answered */
   pco__op *create;
-  int fd; /* the agent's end; -1: closed */
-  uint8_t in[1 << 20];
-  size_t len;
+  int fd;      /* the agent's end; -1: closed */
+  uint8_t *in; /* owned; what the host has sent and nobody taken */
+  size_t len, cap;
   pco_wire_buf buf;
 } box;
 
