@@ -193,6 +193,9 @@ void pco__embed_wake(pco_runtime *rt, unsigned generation);
 /* No posts any more; those that wait are told so. */
 void pco__embed_close_posts(pco_runtime *rt);
 
+/* True in a child that the host forked: all is the parent's.  [any] */
+bool pco__embed_forked(const pco_runtime *rt);
+
 /* The processor time of this thread: a script is not to blame for a busy
  * machine. */
 uint64_t pco__thread_ns(void);

@@ -10,7 +10,7 @@
 
 #include "embed.h"
 
-static bool is_forked(const pco_runtime *rt) {
+bool pco__embed_forked(const pco_runtime *rt) {
   return *(volatile unsigned char *)rt->not_forked == 0;
 }
 
@@ -30,7 +30,7 @@ static int check_open(pco_runtime *rt) {
     return PCO_EINVAL;
   if (atomic_load(&rt->slot) != PCO__SLOT_OPEN)
     return PCO_ECLOSED;
-  return is_forked(rt) ? PCO_EFORKED : 0;
+  return pco__embed_forked(rt) ? PCO_EFORKED : 0;
 }
 
 /* Appends a post (NULL: only wakes). */

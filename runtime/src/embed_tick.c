@@ -103,11 +103,17 @@ static bool run_scripts(pco_runtime *rt, slices *s, int *rc) {
   return s->sum.n != before || failed < 0;
 }
 
+/* In a child that the host forked in the midst of a tick: its loop would take
+ * what the parent waits for. */
+static void serve_loop(pco_runtime *rt) {
+  if (!pco__embed_forked(rt) && !pco__loop_is_quiet(&rt->lua->runtime.loop))
+    uv_run(&rt->lua->runtime.loop.uv, UV_RUN_NOWAIT);
+}
+
 /* A round: all kinds of work once.  True if there was any. */
 static bool work(pco_runtime *rt, slices *s, int *rc) {
   bool did = pco__embed_run_posts(rt);
-  if (!pco__loop_is_quiet(&rt->lua->runtime.loop))
-    uv_run(&rt->lua->runtime.loop.uv, UV_RUN_NOWAIT);
+  serve_loop(rt);
   did |= pco__embed_tell_calls(rt);
   did |= run_scripts(rt, s, rc);
   did |= pco__embed_tell_tasks(rt);
@@ -122,13 +128,17 @@ static bool has_more(pco_runtime *rt) {
          !pco__list_empty(&rt->finished) || has_log(rt);
 }
 
-/* All that fits into the budget; gives 0 or what went wrong. */
+/* All that fits into the budget; gives 0 or what went wrong.  In a child that
+ * was forked meanwhile nothing of the parent's is touched any more. */
 static int work_on(pco_runtime *rt, slices *s) {
   int rc = 0;
   uv_loop_t *uv = &rt->lua->runtime.loop.uv;
   while (work(rt, s, &rc))
-    if (rc < 0 || !has_more(rt) || uv_hrtime() >= s->until)
+    if (rc < 0 || pco__embed_forked(rt) || !has_more(rt) ||
+        uv_hrtime() >= s->until)
       break;
+  if (pco__embed_forked(rt))
+    return PCO_EFORKED;
   if (pco__uv_has_new_watchers(uv))
     uv_run(uv, UV_RUN_NOWAIT);
   return rc;
@@ -207,6 +217,10 @@ int pco_tick(pco_runtime *rt, uint64_t budget_ns, pco_tick_info *info) {
   rt->stats.ticks++;
   rc = work_on(rt, &s);
   add_slices(rt, &s.sum);
+  if (rc == PCO_EFORKED) {
+    rt->inside = false;
+    return rc;
+  }
   int state = pco__embed_settle(rt);
   if (info)
     fill_info(rt, &s, info);

@@ -232,6 +232,38 @@ static int in_child(pco_runtime *rt, pco_task *task) {
   return good ? 0 : 1;
 }
 
+static pid_t inner_child = -1;
+
+static int fork_in_script(lua_State *L) {
+  (void)L;
+  inner_child = fork();
+  return 0;
+}
+
+/* The child's tick ends there, and takes nothing of what the parent waits for:
+ * its timer, the answers to its calls. */
+static void test_fork_in_tick(void) {
+  pco_runtime *rt = embed_new(NULL);
+  lua_State *L = pco_state(rt);
+  lua_register(L, "fork", fork_in_script);
+  pco_task *others = embed_load(rt, "local P = require'portico'\n"
+                                    "for _ = 1, 20 do P.sleep(0.01) end");
+  pco_task *task = embed_load(rt, "fork()");
+  fflush(stdout);
+  int rc = pco_tick(rt, 20 * MS, NULL);
+  if (inner_child == 0)
+    _exit(rc == PCO_EFORKED ? 0 : 1);
+  int status = -1;
+  waitpid(inner_child, &status, 0);
+  embed_is(status, 0, "forked by a script: the child's tick says PCO_EFORKED");
+  embed_ok(pco_run(rt, others, INT64_C(60000000000)) == 0 &&
+               pco_task_status(others) == PCO_TASK_DONE,
+           "the parent has its timers");
+  pco_task_release(others);
+  pco_task_release(task);
+  pco_runtime_destroy(rt);
+}
+
 static void test_places(void) {
   embed_ok(all_say(NULL, NULL, PCO_EINVAL, true), "no runtime");
   embed_is(pco_runtime_destroy(NULL), PCO_EINVAL, "nor its end");
@@ -432,6 +464,7 @@ int main(int argc, char **argv) {
   test_filling();
   test_config();
   test_places();
+  test_fork_in_tick();
   test_reentrance();
   test_failing(true);
   test_failing(false);

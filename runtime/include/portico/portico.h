@@ -64,9 +64,9 @@
  *   call that needs it.  Every descriptor is close-on-exec.
  *
  * Forks
- *   After fork() without exec, a runtime is the parent's: in the child all
- *   functions return PCO_EFORKED but pco_forked_child(), which frees memory
- *   and touches nothing else.  fork() with exec needs no care.
+ *   After fork() without exec (with it: no care), a runtime is the parent's:
+ *   in the child all return PCO_EFORKED, a tick that forked as well, but for
+ *   pco_forked_child(), which frees memory and touches nothing else.
  *
  * Lua
  *   The host links liblua 5.4 (libportico.so has no copy and takes these
