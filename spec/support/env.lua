@@ -110,9 +110,9 @@ end
 
 -- A time that only what hangs takes, in whole seconds: with a sanitizer all
 -- takes longer, and spec/CMakeLists.txt says by how much.
-local SLOWER = tonumber(os.getenv("PORTICO_TEST_SLOWER") or 1)
+env.SLOWER = tonumber(os.getenv("PORTICO_TEST_SLOWER") or 1)
 function env.patience(seconds)
-  return math.ceil(seconds * SLOWER)
+  return math.ceil(seconds * env.SLOWER)
 end
 
 -- Asks again and again until the function gives something true, or the time is
