@@ -17,10 +17,11 @@ local function mount(path)
   local status = os.tmpname()
   local pipe = assert(io.popen(("exec python3 %s %s >%s 2>&1"):format(SERVER,
     env.quoted(path), status), "w"))
-  env.eventually(30, function()
-    return env.read(status) ~= ""
+  -- It says something in any case, if only the shell that there is none.
+  env.eventually(200, function()
+    return env.read(status):find("\n$") ~= nil
   end)
-  local said = env.read(status):match("([^\n]*)\n$") or "no python3"
+  local said = env.read(status):match("([^\n]*)\n$") or "its server is silent"
   os.remove(status)
   if said ~= "mounted" then
     pipe:close()
