@@ -184,6 +184,98 @@ describe("Ctrl-C", function()
     ]], { backend = "local" }) -- the agents of others are out of reach
 end)
 
+-- A cancelled call ends when what it had begun has ended. Only a second Ctrl-C
+-- leaves it earlier, and what was lent to it has been given back then.
+describe("a cancelled call", function()
+  -- The first process of the sandbox is stopped as soon as it is there; if the
+  -- sandbox was faster, again.
+  test("is undone before create ends, whoever does not answer",
+    "false\tPCO_EINTERRUPTED\ntrue\n0\n0\tusable\n", [[
+      local first_processes = require("spec.support.backends").first_processes
+      local known = first_processes()
+      local function added()
+        local n = 0
+        for child in pairs(first_processes()) do
+          n = n + (known[child] and 0 or 1)
+        end
+        return n
+      end
+      local stop_it = ([=[
+        n=0
+        while [ $n -lt 5000 ]; do
+          n=$((n + 1))
+          for list in /proc/%d/task/*/children; do
+            read -r children <$list || :
+            for p in $children; do
+              read -r name </proc/$p/comm || continue
+              case "$p $name" in
+              KNOWN\ *) ;;
+              *\ portico*) kill -STOP $p; kill -INT %d; exit ;;
+              esac
+            done
+          done
+        done 2>/dev/null
+      ]=]):format(pid, pid):gsub("KNOWN", (next(known)))
+      local ok, err, start
+      for _ = 1, 30 do
+        local stopper = io.popen(stop_it)
+        start = clock()
+        ok, err = pcall(P.run, function()
+          P.sandbox({ backend = BACKEND }):close()
+        end)
+        stopper:close()
+        if not ok then
+          break
+        end
+      end
+      show(ok, err)
+      print(clock() - start < 8) -- of ten
+      print(added())
+      finish()
+    ]], { backend = "local" }) -- of bwrap it is the keeper, who ends the rest
+
+  -- The agent is stopped meanwhile. What was lent becomes garbage after the
+  -- call; all of it may be there in the end, or a part, or nothing, but nothing
+  -- else. A call about files does not wait for an agent that is silent.
+  local function given_up(name, signals, call, left)
+    test(name, "false\tPCO_EINTERRUPTED\ntrue\n0\n0\tusable\n", ([[
+      local agent
+      P.run(function()
+        agent = sb:output({ "sh", "-c", "ps -o ppid= -p $PPID" })
+      end)
+      local bytes = ("x"):rep(1 << 22)
+      os.execute("kill -STOP " .. agent)
+      local start = clock()
+      signals("sleep 0.3; kill -INT PID%s")
+      show(pcall(P.run, function()
+        %s
+      end))
+      print(clock() - start < 8) -- of ten
+      bytes = nil
+      collectgarbage()
+      local others = {}
+      for i = 1, 16 do
+        others[i] = ("y"):rep(1 << 22)
+      end
+      os.execute("kill -CONT " .. agent)
+      P.run(function()
+        while #sb:processes() > 0 or sb:output("ls -A"):find(".portico", 1,
+          true) do
+          P.sleep(0.01)
+        end
+        print(sb:output("cat big 2>/dev/null | tr -d x | wc -c"))
+        %s
+      end)
+      finish()
+    ]]):format(signals, call, left or ""), { backend = "local" })
+  end
+  given_up("of write has its bytes no more", "", 'sb.fs:write("big", bytes)',
+    'assert(not sb.fs:exists("big") or sb.fs:stat("big").size == 1 << 22)')
+  given_up("of append has its bytes no more", "", 'sb.fs:append("big", bytes)')
+  given_up("of exec that is given up has its input no more",
+    "; sleep 1.5; kill -INT PID", 'sb:exec("cat >big", { input = bytes })')
+end)
+
 describe("other signals", function()
   test("end no wait, and stopping none", "whole\n0\tusable\n", [[
     signals("kill -WINCH PID; kill -CHLD PID; sleep 0.1; kill -CONT PID; "
