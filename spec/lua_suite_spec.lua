@@ -1,8 +1,10 @@
 -- The file on coroutines of Lua's own test suite, run with the functions of
 -- portico.coroutine in place of the stock library's. The suite is not part of
--- Portico and no package has it: PORTICO_LUA_SUITE names its folder
--- (lua-5.4.x-tests, from the home page of Lua), else this is skipped. What it
--- checks is checked by coroutine_spec.lua in other words.
+-- Portico, and no package has it, of Debian neither (its sources of lua5.4 come
+-- without): PORTICO_LUA_SUITE names its folder (lua-5.4.x-tests, from the home
+-- page of Lua), else this is skipped. What it checks is always checked by
+-- coroutine_stock_spec.lua and coroutine_spec.lua, in other words; the former
+-- lists its sections.
 --
 -- Not applicable: its parts that need Lua's internal library T, which it leaves
 -- out by itself; and, in a task, that the code runs in the main thread.
