@@ -47,7 +47,7 @@ void pco_door_last_report(int fd, const pco_keeper_report *r) {
   shutdown(fd, SHUT_RD);
   pco_door_report(fd, r, -1);
   for (int i = 0; i < LAST_ORDERS; i++)
-    if (recv(fd, &byte, 1, MSG_DONTWAIT) < 0)
+    if (recv(fd, &byte, 1, MSG_DONTWAIT) <= 0)
       break;
   close(fd);
 }

@@ -133,8 +133,10 @@ void pco_lost_add(pco_agent *a, pco_sup *s) {
   c->lost_until = pco_now() + PCO_KILL_TIME;
 }
 
+/* Workers that died meanwhile are seen here, too. */
 static void on_lost_reaped(void *arg, pid_t pid, int status) {
   (void)status;
+  pco_workers_reaped(arg, pid);
   pco_leaves_reaped(arg, pid);
 }
 
