@@ -261,7 +261,7 @@ describe("attack 26: another sandbox of the same user", function()
 end)
 
 describe("attacks on doors", function()
-  it("are over", function()
+  it("that failed have what they left ended", function()
     detached.remove(sync)
   end)
 

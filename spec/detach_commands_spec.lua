@@ -286,7 +286,8 @@ describe("commands", function()
   end)
 end)
 
-it("leaves nothing behind", function()
+it("what a failed test has left is ended", function()
   detached.remove(sync)
-  nothing_left()
 end)
+
+it("leaves nothing behind", nothing_left)

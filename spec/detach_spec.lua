@@ -297,7 +297,8 @@ describe("the end", function()
     end)
 end)
 
-it("leaves nothing behind", function()
+it("what a failed test has left is ended", function()
   detached.remove(sync)
-  nothing_left()
 end)
+
+it("leaves nothing behind", nothing_left)
