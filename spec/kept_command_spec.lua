@@ -232,6 +232,15 @@ daemon
     exec 5>&-; wait $tool
   ]])
 
+  prints("waits for others that are quick", "1 2 3 4 5 6\n", [[
+    new --name box >/dev/null
+    for i in 1 2 3 4 5 6; do
+      portico exec --in box -- sh -c "sleep 0.1; echo $i" >o$i 2>&1 </dev/null &
+    done
+    wait
+    cat o? | paste -sd' '
+  ]])
+
   prints("takes a sandbox as it is", [[
 portico: exec: --in takes a sandbox as it is; --memory belongs to portico create
 125

@@ -16,7 +16,7 @@ local fail, try = find.fail, find.try
 -- Whatever comes of that, the sandbox lives on.
 local function with(plan, id, fn)
   local backend <close> = find.find(plan, id)
-  local sandbox = try(backend.attach, backend, id)
+  local sandbox = find.attach(backend, id)
   local ok, err = pcall(fn, sandbox)
   local left, why = pcall(sandbox.detach, sandbox)
   if not ok then

@@ -242,7 +242,7 @@ end
 -- In a sandbox that was there before, and lives on.
 local function run_in_another(plan)
   local backend <close> = find.find(plan, plan.id)
-  local sandbox = find.try(backend.attach, backend, plan.id)
+  local sandbox = find.attach(backend, plan.id)
   local code = run_with_copies(plan, sandbox)
   local left, err = pcall(sandbox.detach, sandbox)
   if not left then

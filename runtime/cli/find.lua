@@ -71,7 +71,26 @@ local function find(plan, id)
   })
 end
 
+local PATIENCE, GLANCE = 5, 0.05 -- seconds
+
+-- Attaches to a sandbox. Who finds another program in it waits for a while.
+local function attach(backend, id)
+  local waited = 0
+  while true do
+    local ok, sandbox = host.attempt(backend.attach, backend, id)
+    if ok then
+      return sandbox
+    elseif ok == nil then
+      fail()
+    elseif sandbox.code ~= "EBUSY" or waited >= PATIENCE then
+      fail(sandbox)
+    end
+    try(require("portico.sync").sleep, GLANCE)
+    waited = waited + GLANCE
+  end
+end
+
 return {
   fail = fail, try = try, caught = caught, candidates = candidates,
-  open = open, find = find,
+  open = open, find = find, attach = attach,
 }
