@@ -352,7 +352,7 @@ static void test_forgotten(void) {
   client_end(&c, kept, MS);
   for (int i = 0; i < 300; i++)
     client_end(&c, sh("exit 2", &forget), MS);
-  uint64_t unread = sh("head -c 200000 /dev/zero; exit 3", &forget);
+  uint64_t unread = start("head -c 200000 /dev/zero; exit 3", &forget);
   uint64_t lives = start("read x; exit 4", &forget);
   detach(control);
   control = attach();
