@@ -430,10 +430,22 @@ void asked_free(asked *a) {
   free(a->payload);
 }
 
+/* The next frame but for PINGs, which a host sends that was slow itself, and
+ * which are answered. */
+static bool next_but_ping(box *b, uint16_t type, asked *out) {
+  while (box_next(b, out)) {
+    if (type == PCO_WIRE_PING || out->h.type != PCO_WIRE_PING)
+      return true;
+    box_say(b, PCO_WIRE_REPLY, 0, out->h.op);
+    asked_free(out);
+  }
+  return false;
+}
+
 uint64_t box_expect(box *b, uint16_t type, asked *out) {
   asked mine;
   asked *a = out ? out : &mine;
-  if (!box_next(b, a)) {
+  if (!next_but_ping(b, type, a)) {
     case_note(__FILE__, __LINE__, "no frame came, wanted type", type);
     return 0;
   }

@@ -106,7 +106,7 @@ bool box_next(box *b, asked *out);
 /* Takes one that is there already; false: none. */
 bool box_peek(box *b, asked *out);
 /* As box_next, and it must have that type; gives its op, 0 if it was not so.
- * out may be NULL. */
+ * out may be NULL.  A PING before it is answered. */
 uint64_t box_expect(box *b, uint16_t type, asked *out);
 void asked_free(asked *a);
 /* Throws away what the host has sent until now. */
