@@ -218,7 +218,7 @@ describe("errors of Lua inside tasks", function()
       end
       return 1
     end
-    down(100000, 500)
+    down(100000, env.amount(500))
     assert.truthy(err.traceback:find("\n\t...\t(more than 2000 levels)", 1,
       true), err.traceback)
     local _, lines = err.traceback:gsub("\n", "")

@@ -115,6 +115,12 @@ function env.patience(seconds)
   return math.ceil(seconds * env.SLOWER)
 end
 
+-- How many there are of what is no different for being many: fewer with a
+-- sanitizer, where an error costs more the more there were before.
+function env.amount(n)
+  return math.ceil(n / SLOWER)
+end
+
 -- Asks again and again until the function gives something true, or the time is
 -- over; returns what it gave last.
 function env.eventually(seconds, fn)
