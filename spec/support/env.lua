@@ -118,7 +118,7 @@ end
 -- How many there are of what is no different for being many: fewer with a
 -- sanitizer, where an error costs more the more there were before.
 function env.amount(n)
-  return math.ceil(n / SLOWER)
+  return math.ceil(n / env.SLOWER)
 end
 
 -- Asks again and again until the function gives something true, or the time is
