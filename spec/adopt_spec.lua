@@ -6,6 +6,7 @@ local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
 
 local nothing_left = leaks.frame()
+local read_to = require("spec.support.output").read_to
 local on_each = facades.on_each
 
 local RING = 64 * 1024
@@ -33,15 +34,6 @@ local function done(sb)
     sb:exec({ "true" })
     return sb.fs:exists("done")
   end), "it is held back")
-end
-
--- Reads until the text ends in a pattern.
-local function read_to(p, pattern)
-  local text = ""
-  while not text:find(pattern .. "$") do
-    text = text .. assert(p:read({ timeout = 20 }), "the end").data
-  end
-  return text
 end
 
 local function kind(name, options)

@@ -1,6 +1,7 @@
 -- Coroutines that wait inside a task; and that those of portico.coroutine are
 -- otherwise as the stock library's.
 
+local coroutines = require("spec.support.coroutines")
 local env = require("spec.support.env")
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
@@ -334,28 +335,7 @@ function shared.garbage(co)
   assert.is_nil(weak[2])
 end
 
-for name, body in pairs(shared) do
-  describe("coroutines, " .. name:gsub("_", " "), function()
-    it("as the stock library", function()
-      body(stock)
-    end)
-    it("as those that can wait, outside of tasks", function()
-      body(ours)
-    end)
-    it("as those that can wait, in a task", function()
-      portico.run(body, ours)
-    end)
-    it("as those that can wait, in a coroutine that waits in a task", function()
-      portico.run(function()
-        ours.wrap(function()
-          task.checkpoint()
-          body(ours)
-          task.checkpoint()
-        end)()
-      end)
-    end)
-  end)
-end
+coroutines.declare(shared)
 
 describe("a coroutine in a task", function()
   local function generator(n, level)

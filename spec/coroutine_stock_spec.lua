@@ -24,10 +24,8 @@
 --   its internal C library                     not applicable: Lua is not
 --                                              built for tests
 
+local coroutines = require("spec.support.coroutines")
 local leaks = require("spec.support.leaks")
-local ours = require("portico.coroutine")
-local portico = require("portico")
-local task = require("portico.task")
 
 local nothing_left = leaks.frame()
 
@@ -451,27 +449,6 @@ function sections.chains_of_pcall(co)
   assert.is_false(results[results.n - 1])
 end
 
-for name, body in pairs(sections) do
-  describe("coroutines, " .. name:gsub("_", " "), function()
-    it("as the stock library", function()
-      body(coroutine)
-    end)
-    it("as those that can wait, outside of tasks", function()
-      body(ours)
-    end)
-    it("as those that can wait, in a task", function()
-      portico.run(body, ours)
-    end)
-    it("as those that can wait, in a coroutine that waits in a task", function()
-      portico.run(function()
-        ours.wrap(function()
-          task.checkpoint()
-          body(ours)
-          task.checkpoint()
-        end)()
-      end)
-    end)
-  end)
-end
+coroutines.declare(sections)
 
 it("coroutines leave nothing behind", nothing_left)

@@ -8,6 +8,7 @@ local leaks = require("spec.support.leaks")
 local sync = require("portico.sync")
 
 local nothing_left = leaks.frame()
+local read_to = require("spec.support.output").read_to
 local everywhere = detached.everywhere
 local raises = facades.raises
 
@@ -43,15 +44,6 @@ local function ended(sb, pid)
     assert(env.now() < deadline, "it never ended")
     sb:exec({ "sleep", "0.02" })
   end
-end
-
--- Reads until the text ends in a pattern.
-local function read_to(p, pattern)
-  local text = ""
-  while not text:find(pattern .. "$") do
-    text = text .. assert(p:read({ timeout = 20 }), "the end").data
-  end
-  return text
 end
 
 local function kind(name, options)

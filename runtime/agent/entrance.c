@@ -3,6 +3,7 @@
 #include "entrance.h"
 
 #include "agent.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,34 +12,23 @@
 
 /* ---- a keeper that has the door ----------------------------------------- */
 
-/* The stream that came with a message; -1: none, or no room for it. */
-static int stream_of(struct msghdr *m) {
-  int fd = -1;
-  struct cmsghdr *h = CMSG_FIRSTHDR(m);
-  if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
-    memcpy(&fd, CMSG_DATA(h), sizeof fd);
-  return fd;
-}
-
 /* If the keeper is dead, all is over. */
 static void on_visit(void *arg, uint32_t events) {
   pco_agent *a = arg;
   char byte;
   struct iovec v = {&byte, 1};
-  union {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int))];
-  } control;
-  struct msghdr m = {.msg_iov = &v,
-                     .msg_iovlen = 1,
-                     .msg_control = control.bytes,
-                     .msg_controllen = sizeof control.bytes};
+  pco_rights room;
+  int fds[PCO_RIGHTS_MAX];
+  struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
   (void)events;
+  pco_rights_expect(&m, &room);
   ssize_t n =
       recvmsg(a->entrance.source.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  int fd = n > 0 ? stream_of(&m) : -1;
-  if (fd >= 0)
-    pco_hosts_come(a, fd);
+  unsigned n_fds = n > 0 ? pco_rights_take(&m, fds) : 0;
+  for (unsigned i = 1; i < n_fds; i++)
+    close(fds[i]); /* the keeper sends one */
+  if (n_fds > 0)
+    pco_hosts_come(a, fds[0]);
   else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
     a->ending = true;
 }

@@ -7,6 +7,7 @@
 #include "agent.h"
 #include "clock.h"
 #include "places.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <string.h>
@@ -156,25 +157,17 @@ void pco_leaves_reaped(pco_agent *a, pid_t pid) {
 
 /* ---- answers ------------------------------------------------------------ */
 
+_Static_assert(PCO_CGROUP_MAX_FDS <= PCO_RIGHTS_MAX, "there is room for them");
+
 /* An answer and its descriptors. */
 static ssize_t receive(int fd, pco_cgroup_answer *answer,
-                       int fds[PCO_CGROUP_MAX_FDS], unsigned *n_fds) {
+                       int fds[PCO_RIGHTS_MAX], unsigned *n_fds) {
   struct iovec v = {answer, sizeof *answer};
-  union {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(PCO_CGROUP_MAX_FDS * sizeof(int))];
-  } control;
-  struct msghdr m = {.msg_iov = &v,
-                     .msg_iovlen = 1,
-                     .msg_control = control.bytes,
-                     .msg_controllen = sizeof control.bytes};
+  pco_rights room;
+  struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+  pco_rights_expect(&m, &room);
   ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  struct cmsghdr *h = n < 0 ? NULL : CMSG_FIRSTHDR(&m);
-  *n_fds = 0;
-  if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
-    *n_fds = (unsigned)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    memcpy(fds, CMSG_DATA(h), *n_fds * sizeof(int));
-  }
+  *n_fds = n < 0 ? 0 : pco_rights_take(&m, fds);
   if (n >= 0 && (m.msg_flags & MSG_CTRUNC)) { /* no room for them here */
     while (*n_fds > 0)
       close(fds[--*n_fds]);
@@ -206,14 +199,15 @@ static void lose_keeper(pco_agent *a) {
 
 static bool on_answer(pco_agent *a) {
   pco_cgroup_answer answer;
-  int fds[PCO_CGROUP_MAX_FDS];
+  int fds[PCO_RIGHTS_MAX];
   unsigned n;
   bool own = false;
   ssize_t got = receive(a->leaves.keeper.fd, &answer, fds, &n);
   if (got == -EAGAIN || got == -EINTR)
     return false;
   bool good = got == sizeof answer && answer.type == PCO_CGROUP_MADE &&
-              answer.n_procs <= PCO_CGROUP_MAX_TREES && answer.n_procs <= n;
+              answer.n_procs <= PCO_CGROUP_MAX_TREES && answer.n_procs <= n &&
+              n <= PCO_CGROUP_MAX_FDS;
   if (good && a->leaves.n_ahead > 0)
     a->leaves.n_ahead--;
   a->leaves.heard = pco_now();

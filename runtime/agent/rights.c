@@ -20,3 +20,17 @@ void pco_rights_put(struct msghdr *m, pco_rights *room, const int *fds,
   h->cmsg_len = (socklen_t)CMSG_LEN(size);
   memcpy(CMSG_DATA(h), fds, size);
 }
+
+void pco_rights_expect(struct msghdr *m, pco_rights *room) {
+  m->msg_control = room->bytes;
+  m->msg_controllen = sizeof room->bytes;
+}
+
+unsigned pco_rights_take(struct msghdr *m, int fds[PCO_RIGHTS_MAX]) {
+  struct cmsghdr *h = CMSG_FIRSTHDR(m);
+  if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+    return 0;
+  unsigned n = (unsigned)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+  memcpy(fds, CMSG_DATA(h), n * sizeof(int));
+  return n;
+}

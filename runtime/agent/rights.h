@@ -20,4 +20,10 @@ typedef union pco_rights {
 void pco_rights_put(struct msghdr *m, pco_rights *room, const int *fds,
                     unsigned n);
 
+/* Makes room for descriptors in a message that is to be received. */
+void pco_rights_expect(struct msghdr *m, pco_rights *room);
+/* Those that came, at most PCO_RIGHTS_MAX, the caller's from now on; how many.
+ */
+unsigned pco_rights_take(struct msghdr *m, int fds[PCO_RIGHTS_MAX]);
+
 #endif /* PCO_RIGHTS_H */
