@@ -32,14 +32,27 @@ local function many_files(sandbox)
   return tar, up, down
 end
 
+-- MB/s of the second time that fn does it. For memory that a virtual machine
+-- has not had for a while its host must look first, at a tenth of the speed;
+-- what the first time wrote is removed, and the second gets that memory.
+local function speed(remove, fn, ...)
+  fn(...)
+  remove()
+  return MIB * 1.048576 * 1e3 / timed(fn, ...)
+end
+
 local function one_file(sandbox)
   sh("head -c " .. MIB .. "M /dev/urandom > big")
-  local function speed(fn, ...)
-    return MIB * 1.048576 * 1e3 / timed(fn, ...)
+  local function remove()
+    sh("rm -f copy")
+    sandbox.fs:remove("big", { missing_ok = true })
   end
-  local cp = speed(sh, "cp --reflink=never big copy && rm copy")
-  local up = speed(sandbox.upload, sandbox, dir .. "/big", "big")
-  local down = speed(sandbox.download, sandbox, "big", dir .. "/big2")
+  local cp = speed(remove, sh, "cp --reflink=never big copy")
+  remove()
+  local up = speed(remove, sandbox.upload, sandbox, dir .. "/big", "big")
+  local down = speed(function()
+    sh("rm copy")
+  end, sandbox.download, sandbox, "big", dir .. "/copy")
   return cp, up, down
 end
 
