@@ -135,7 +135,7 @@ static void keeper_first_process(bwrap_words *w, const pco_backend *b,
   bwrap_words_addf(w, "%d", number_of(FD_AGENT));
   bwrap_words_add_all(w, "--root", "/", NULL);
   if (!bwrap_is_weak(p, "uids"))
-    bwrap_words_add_all(w, "--user", "1000:1000", NULL);
+    bwrap_words_add_all(w, "--user", "1000:1000:" BWRAP_USER, NULL);
   if (p->door) {
     bwrap_words_add(w, "--door");
     bwrap_words_addf(w, "%d", number_of(FD_DOOR));

@@ -7,8 +7,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 plugin_table local_table = PLUGIN_TABLE_INIT;
 
@@ -184,10 +187,19 @@ static int local_close(pco_backend *b, pco_op *op) {
   return 0;
 }
 
+/* Whether the agent, which has our rights, can make a command another user. */
+static bool may_change_user(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct data[2];
+  const uint32_t both = 1u << CAP_SETUID | 1u << CAP_SETGID;
+  return syscall(SYS_capget, &header, data) == 0 &&
+         (data[0].effective & both) == both && geteuid() == 0;
+}
+
 static int local_probe(pco_backend *b, pco_op *op) {
   static const char plain[] =
       "local runs commands as plain processes of yours; use bwrap";
-  static const pco_capability capabilities[] = {
+  const pco_capability capabilities[] = {
       {"isolation",
        "local runs commands as your user with your files; use it only for "
        "code you trust",
@@ -204,7 +216,10 @@ static int local_probe(pco_backend *b, pco_op *op) {
       {"list",
        "the sandboxes of this process, and the detachable ones of this user's",
        PCO_NATIVE, 0},
-      {"user", "commands run as your user", PCO_MISSING, 0},
+      {"user",
+       may_change_user() ? "of a command; without one it runs as your user"
+                         : "commands run as your user; others need root",
+       may_change_user() ? PCO_NATIVE : PCO_MISSING, 0},
       {"image", "commands see this machine's files", PCO_MISSING, 0},
       {"mounts", "commands see this machine's files where they are",
        PCO_MISSING, 0},

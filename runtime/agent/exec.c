@@ -16,6 +16,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -169,6 +171,7 @@ static bool child_stdio(pco_exec *x) {
   return !x->terminal || child_terminal(x);
 }
 
+/* As the user, since what lies there may be for others only. */
 static bool child_cwd(pco_exec *x) {
   if (!x->cwd || chdir(x->cwd) == 0)
     return true;
@@ -223,23 +226,54 @@ static bool child_limits(pco_exec *x) {
          child_limit(x, RLIMIT_NOFILE, x->max_files);
 }
 
+/* What the session of the agent's user has in its keyring is for that user.
+ * Where keyrings are out of reach, they are so for the command, too. */
+static bool child_leave_keyring(void) {
+  return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0 ||
+         errno == ENOSYS || errno == EPERM || errno == EOPNOTSUPP;
+}
+
+/* The kernel takes root's capabilities away with its id, but not those of
+ * another user, nor all of them under each of the securebits. */
+static bool child_drop(const pco_user *u) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct none[2];
+  memset(none, 0, sizeof none);
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  return u->uid == 0 || syscall(SYS_capset, &header, none) == 0;
+}
+
+/* Groups first, the user last: afterwards there is no right to change any. */
+static bool child_become(const pco_exec *x, const pco_user *u) {
+  return (!x->other_user || child_leave_keyring()) &&
+         syscall(SYS_setgroups, u->n_groups, u->groups) == 0 &&
+         syscall(SYS_setresgid, u->gid, u->gid, u->gid) == 0 &&
+         syscall(SYS_setresuid, u->uid, u->uid, u->uid) == 0 &&
+         (!x->other_user || child_drop(u));
+}
+
 static bool child_user(pco_exec *x) {
   const pco_user *u = x->user;
-  if (!u || (geteuid() != 0 && u->uid == geteuid() && u->gid == getegid()))
-    return true; /* an ordinary user may become itself, groups included */
-  if (syscall(SYS_setgroups, u->n_groups, u->groups) == 0 &&
-      syscall(SYS_setgid, u->gid) == 0 && syscall(SYS_setuid, u->uid) == 0)
-    return true;
+  bool same = u && u->uid == geteuid() && u->gid == getegid();
+  if (!u || (same && geteuid() != 0) || child_become(x, u))
+    return true; /* who may not change any is itself, with its groups */
+  if (same && errno == EPERM)
+    return true; /* a root without rights */
   child_fail(x, PCO_STAGE_USER, errno);
   snprintf(x->path, sizeof x->path, "%s", u->name);
+  snprintf(x->message, sizeof x->message,
+           "the rights of user '%.64s' (%u:%u) cannot be taken: %s%s", u->name,
+           (unsigned)u->uid, (unsigned)u->gid, strerror(x->error),
+           x->error == EPERM ? "; that needs root (CAP_SETUID and CAP_SETGID)"
+                             : "");
   return false;
 }
 
 static int child_main(void *arg) {
   pco_exec *x = arg;
   setsid();
-  if (child_place(x) && child_stdio(x) && child_cwd(x) && child_limits(x) &&
-      child_user(x)) {
+  if (child_place(x) && child_stdio(x) && child_limits(x) && child_user(x) &&
+      child_cwd(x)) {
     /* After the user, since a change of it takes this back. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigset_t none;

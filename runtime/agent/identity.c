@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 static pco_user commands;
+static const char *alias; /* by which they are known as well */
 static bool is_set;
 
 /* Nothing may be inherited by what is executed, nor gained by it.  (Without the
@@ -45,10 +47,30 @@ static int set_fs_ids(void) {
              : -EPERM;
 }
 
+/* "UID:GID[:NAME]": numbers, which no line of /etc/passwd can change. */
+static int parse(const char *spec) {
+  char text[32];
+  unsigned uid, gid;
+  size_t first = strcspn(spec, ":");
+  const char *rest = spec + first + (spec[first] != 0);
+  size_t second = strcspn(rest, ":");
+  if (first + second + 2 > sizeof text)
+    return -EINVAL;
+  snprintf(text, sizeof text, "%.*s", (int)first, spec);
+  bool ok = pco_id_parse(text, &uid);
+  snprintf(text, sizeof text, "%.*s", (int)second, rest);
+  if (!ok || !pco_id_parse(text, &gid))
+    return -EINVAL;
+  pco_user_of_uid(uid, &commands);
+  pco_user_set_group(&commands, gid);
+  alias = rest[second] ? rest + second + 1 : NULL;
+  return 0;
+}
+
 int pco_identity_init(const char *spec) {
   if (!spec)
     return 0;
-  int rc = strchr(spec, ':') ? pco_user_find(spec, &commands) : -EINVAL;
+  int rc = parse(spec);
   if (rc < 0)
     return rc;
   is_set = true;
@@ -66,6 +88,22 @@ const pco_user *pco_identity_default(void) {
   return is_set ? &commands : NULL;
 }
 
-bool pco_identity_allows(const pco_user *u) {
-  return !is_set || (u->uid == commands.uid && u->gid == commands.gid);
+bool pco_identity_differs(const pco_user *u) {
+  return is_set ? u->uid != commands.uid || u->gid != commands.gid
+                : u->uid != geteuid() || u->gid != getegid();
+}
+
+int pco_identity_find(const char *spec, pco_user *out) {
+  int rc = pco_user_find(spec, out);
+  if (!is_set)
+    return rc;
+  if (rc == -ENOENT && alias && strcmp(spec, alias) == 0) {
+    *out = commands;
+    return 0;
+  }
+  if (rc == 0 && pco_identity_differs(out))
+    return -EPERM;
+  if (rc == 0)
+    pco_user_set_group(out, commands.gid);
+  return rc;
 }

@@ -2,11 +2,12 @@
 /*
  * Who the agent is, and who its commands are.
  *
- * With --user UID:GID commands run as that user, and so does the agent's work
- * on files, by its file system ids.  An agent that is somebody else needs
+ * With --user UID:GID[:NAME] commands run as that user, and so does the agent's
+ * work on files, by its file system ids.  An agent that is somebody else needs
  * CAP_SETUID and CAP_SETGID for it (and CAP_KILL for the signals it sends);
  * commands get no capability.  No command of such an agent can run as another
- * user.
+ * user, whatever the sandbox's /etc/passwd and /etc/group say: they give it a
+ * name, a home and a shell, no id and no group.
  */
 #ifndef PCO_IDENTITY_H
 #define PCO_IDENTITY_H
@@ -15,12 +16,15 @@
 
 #include <stdbool.h>
 
-/* Takes the user of commands from "UID:GID" (NULL: commands are as the agent
- * is).  0 or a negative errno. */
+/* Takes the user of commands from "UID:GID[:NAME]" (NULL: commands are as the
+ * agent is; the string is kept).  0 or a negative errno. */
 int pco_identity_init(const char *spec);
 /* The user of commands that name none; NULL: as the agent. */
 const pco_user *pco_identity_default(void);
-/* True if a command may run as u. */
-bool pco_identity_allows(const pco_user *u);
+/* Finds whom a command runs as that names `spec`, as pco_user_find; -EPERM if
+ * none may. */
+int pco_identity_find(const char *spec, pco_user *out);
+/* True if a command without a user has other ids. */
+bool pco_identity_differs(const pco_user *u);
 
 #endif /* PCO_IDENTITY_H */

@@ -18,7 +18,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FREE 3 /* for HOME, USER and TERM */
+#define FREE 6 /* for TERM and what the user brings */
+
+/* What a user brings into the environment. */
+typedef struct belongings {
+  char home[sizeof((pco_user *)0)->home + sizeof "HOME="];
+  char name[sizeof((pco_user *)0)->name + sizeof "USER="];
+  char logname[sizeof((pco_user *)0)->name + sizeof "LOGNAME="];
+  char shell[sizeof((pco_user *)0)->shell + sizeof "SHELL="];
+} belongings;
 
 typedef struct strings {
   char *memory;
@@ -172,22 +180,41 @@ static int refuse(pco_wire_buf *answer, uint64_t op, const pco_exec *x,
   return -x->error;
 }
 
-static int find_user(pco_exec *x, const char *name, pco_user *user) {
-  int rc = pco_user_find(name, user);
-  if (rc == 0 && pco_identity_allows(user))
-    return 0;
-  if (rc == 0) {
-    rc = -EPERM;
+/* Why nobody was found; `shown` is the name, or its beginning. */
+static void explain_user(pco_exec *x, const char *shown, bool with_group) {
+  switch (x->error) {
+  case ENOENT:
     snprintf(x->message, sizeof x->message,
-             "commands of this sandbox all run as the user %u",
-             (unsigned)pco_identity_default()->uid);
+             "user '%s' is not in /etc/passwd%s of the sandbox", shown,
+             with_group ? ", or its group not in /etc/group," : "");
+    break;
+  case EINVAL:
+    snprintf(x->message, sizeof x->message,
+             "user '%s' is no \"USER\" or \"USER:GROUP\", of names or numbers",
+             shown);
+    break;
+  case EPERM:
+    snprintf(x->message, sizeof x->message,
+             "user '%s': commands of this sandbox all run as the user %u",
+             shown, (unsigned)pco_identity_default()->uid);
+    break;
+  default:
+    snprintf(x->message, sizeof x->message,
+             "user '%s': /etc/passwd and /etc/group of the sandbox: %s", shown,
+             strerror(x->error));
   }
+}
+
+static int find_user(pco_exec *x, const char *name, pco_user *user) {
+  char shown[80];
+  int rc = pco_identity_find(name, user);
+  if (rc == 0)
+    return 0;
   x->error = -rc;
   x->stage = PCO_STAGE_USER;
-  snprintf(x->path, sizeof x->path, "%s", name);
-  if (rc == -ENOENT)
-    snprintf(x->message, sizeof x->message,
-             "no such user in /etc/passwd of the sandbox");
+  snprintf(shown, sizeof shown, "%s", name);
+  snprintf(x->path, sizeof x->path, "%s", shown);
+  explain_user(x, shown, strchr(name, ':') != NULL);
   return rc;
 }
 
@@ -227,26 +254,36 @@ static void close_closed(const pco_exec *x, const pco_request *r) {
       close(x->stdio[i]);
 }
 
+/* Puts what the user brings in front of the changes; the directory for
+ * temporary files is that of the commands' usual user. */
+static char **add_user(char **changes, const pco_user *u, belongings *b) {
+  static char no_tmpdir[] = "TMPDIR";
+  snprintf(b->home, sizeof b->home, "HOME=%s", u->home);
+  snprintf(b->name, sizeof b->name, "USER=%s", u->name);
+  snprintf(b->logname, sizeof b->logname, "LOGNAME=%s", u->name);
+  snprintf(b->shell, sizeof b->shell, "SHELL=%s", u->shell);
+  *--changes = b->home;
+  *--changes = b->name;
+  *--changes = b->logname;
+  *--changes = b->shell;
+  if (pco_identity_differs(u))
+    *--changes = no_tmpdir;
+  return changes;
+}
+
 /* The environment; what the user and the terminal bring comes before the
  * changes that the request asks for, so that those win. */
 static char **make_env(const pco_request *r, strings *s, const pco_user *user,
-                       char home[], size_t home_size, char name[],
-                       size_t name_size) {
+                       belongings *b) {
+  static char term[] = "TERM=xterm-256color";
   char **changes = s->changes + FREE;
-  bool clean = pco_request_number(r, PCO_TAG_FLAGS) & PCO_SPAWN_FLAG_CLEAN_ENV;
-  if (r->stdio[0] == PCO_STDIO_TERMINAL && !clean && !getenv("TERM")) {
-    static char term[] = "TERM=xterm-256color";
+  if (pco_request_number(r, PCO_TAG_FLAGS) & PCO_SPAWN_FLAG_CLEAN_ENV)
+    return pco_env_merge(NULL, changes);
+  if (r->stdio[0] == PCO_STDIO_TERMINAL && !getenv("TERM"))
     *--changes = term;
-  }
-  if (user) {
-    snprintf(home, home_size, "HOME=%.*s", (int)sizeof user->home - 1,
-             user->home);
-    snprintf(name, name_size, "USER=%.*s", (int)sizeof user->name - 1,
-             user->name);
-    *--changes = home;
-    *--changes = name;
-  }
-  return pco_env_merge(clean ? NULL : environ, changes);
+  if (user)
+    changes = add_user(changes, user, b);
+  return pco_env_merge(environ, changes);
 }
 
 pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
@@ -254,7 +291,7 @@ pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
                  pco_wire_buf *answer) {
   static pco_exec x; /* large, and there is one launch at a time */
   static pco_user user;
-  char home[sizeof user.home + 8], name[sizeof user.name + 8];
+  belongings owned;
   strings s;
   memset(&x, 0, offsetof(pco_exec, path));
   x.path[0] = x.message[0] = 0;
@@ -263,12 +300,12 @@ pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
   if (pid == 0 && s.user)
     pid = find_user(&x, s.user, &user);
   if (pid == 0) {
-    env = make_env(r, &s, s.user ? &user : NULL, home, sizeof home, name,
-                   sizeof name);
+    env = make_env(r, &s, s.user ? &user : NULL, &owned);
     pid = env ? 0 : -ENOMEM;
   }
   if (pid == 0) {
     x.user = s.user ? &user : pco_identity_default();
+    x.other_user = s.user && pco_identity_differs(&user);
     x.argv = s.argv;
     x.env = env;
     x.cwd = s.cwd;

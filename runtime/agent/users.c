@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define MAX_FILE (8u * 1024 * 1024)
+#define SHELL    "/bin/sh" /* of who has none */
 
 /* Reads a regular file whole, with a NUL behind; the caller frees it. */
 static int slurp(const char *path, char **out) {
@@ -53,8 +54,8 @@ static void split(char *line, char **field, size_t n) {
     field[i] = line ? strsep(&line, ":") : empty;
 }
 
-/* A whole decimal number below 2^32 - 1, which means "no id". */
-static bool number(const char *s, unsigned *out) {
+/* Below 2^32 - 1, which means "no id". */
+bool pco_id_parse(const char *s, unsigned *out) {
   char *end;
   if (*s < '0' || *s > '9')
     return false;
@@ -67,7 +68,7 @@ static bool number(const char *s, unsigned *out) {
 static void clear(pco_user *u) {
   u->uid = 0;
   u->gid = 0;
-  u->name[0] = u->home[0] = 0;
+  u->name[0] = u->home[0] = u->shell[0] = 0;
   u->n_groups = 0;
 }
 
@@ -77,7 +78,7 @@ static int find_passwd(char *text, const char *name, uid_t uid, pco_user *out) {
     char *f[7];
     unsigned line_uid, gid;
     split(line, f, 7);
-    if (!number(f[2], &line_uid) || !number(f[3], &gid) || !*f[0])
+    if (!pco_id_parse(f[2], &line_uid) || !pco_id_parse(f[3], &gid) || !*f[0])
       continue;
     if (name ? strcmp(name, f[0]) != 0 : line_uid != uid)
       continue;
@@ -85,17 +86,26 @@ static int find_passwd(char *text, const char *name, uid_t uid, pco_user *out) {
     out->gid = gid;
     snprintf(out->name, sizeof out->name, "%s", f[0]);
     snprintf(out->home, sizeof out->home, "%s", *f[5] ? f[5] : "/");
+    snprintf(out->shell, sizeof out->shell, "%s", *f[6] ? f[6] : SHELL);
     return 0;
   }
   return -ENOENT;
 }
 
-static void add_group(pco_user *u, gid_t gid) {
+void pco_user_set_group(pco_user *u, gid_t gid) {
+  u->gid = gid;
+  u->groups[0] = gid;
+  u->n_groups = 1;
+}
+
+static int add_group(pco_user *u, gid_t gid) {
   for (size_t i = 0; i < u->n_groups; i++)
     if (u->groups[i] == gid)
-      return;
-  if (u->n_groups < PCO_MAX_GROUPS)
-    u->groups[u->n_groups++] = gid;
+      return 0;
+  if (u->n_groups == PCO_MAX_GROUPS)
+    return -E2BIG;
+  u->groups[u->n_groups++] = gid;
+  return 0;
 }
 
 static bool lists(char *members, const char *name) {
@@ -106,20 +116,22 @@ static bool lists(char *members, const char *name) {
 }
 
 /* The primary group, and those of /etc/group that list the user. */
-static void find_groups(pco_user *u) {
+static int find_groups(pco_user *u) {
   char *text;
-  add_group(u, u->gid);
-  if (slurp("/etc/group", &text) != 0)
-    return;
+  pco_user_set_group(u, u->gid);
+  int rc = slurp("/etc/group", &text);
+  if (rc != 0)
+    return rc == -ENOENT ? 0 : rc;
   char *at = text;
-  for (char *line; (line = next_line(&at));) {
+  for (char *line; rc == 0 && (line = next_line(&at));) {
     char *f[4];
     unsigned gid;
     split(line, f, 4);
-    if (number(f[2], &gid) && lists(f[3], u->name))
-      add_group(u, gid);
+    if (pco_id_parse(f[2], &gid) && lists(f[3], u->name))
+      rc = add_group(u, gid);
   }
   free(text);
+  return rc;
 }
 
 static int find_line(const char *name, uid_t uid, pco_user *out) {
@@ -131,54 +143,18 @@ static int find_line(const char *name, uid_t uid, pco_user *out) {
   return rc;
 }
 
-static void find_uid_line(uid_t uid, pco_user *out) {
+void pco_user_of_uid(uid_t uid, pco_user *out) {
   clear(out);
   if (find_line(NULL, uid, out) != 0) {
     out->uid = uid;
     out->gid = uid;
     snprintf(out->name, sizeof out->name, "%u", (unsigned)uid);
     snprintf(out->home, sizeof out->home, "/");
+    snprintf(out->shell, sizeof out->shell, SHELL);
   }
 }
 
-void pco_user_of_uid(uid_t uid, pco_user *out) {
-  find_uid_line(uid, out);
-  find_groups(out);
-}
-
-/* "uid" or "uid:gid"; with a gid the groups are that one alone. */
-static int find_number(const char *spec, pco_user *out) {
-  char uid_text[16];
-  unsigned uid, gid = 0;
-  size_t len = strcspn(spec, ":");
-  if (len >= sizeof uid_text)
-    return -EINVAL;
-  memcpy(uid_text, spec, len);
-  uid_text[len] = 0;
-  if (!number(uid_text, &uid) || (spec[len] && !number(spec + len + 1, &gid)))
-    return -EINVAL;
-  find_uid_line(uid, out);
-  if (spec[len]) {
-    out->gid = gid;
-    add_group(out, gid);
-  } else {
-    find_groups(out);
-  }
-  return 0;
-}
-
-int pco_user_find(const char *spec, pco_user *out) {
-  clear(out);
-  /* No name has a ':'. */
-  int rc = strchr(spec, ':') ? -ENOENT : find_line(spec, 0, out);
-  if (rc == 0) {
-    find_groups(out);
-    return 0;
-  }
-  return *spec >= '0' && *spec <= '9' ? find_number(spec, out) : rc;
-}
-
-/* ---- owners of files ----------------------------------------------------- */
+/* ---- by name or number --------------------------------------------------- */
 
 static int find_group(const char *name, gid_t *gid) {
   char *text;
@@ -191,7 +167,7 @@ static int find_group(const char *name, gid_t *gid) {
     char *f[4];
     unsigned id;
     split(line, f, 4);
-    if (*f[0] && strcmp(f[0], name) == 0 && number(f[2], &id)) {
+    if (*f[0] && strcmp(f[0], name) == 0 && pco_id_parse(f[2], &id)) {
       *gid = id;
       rc = 0;
     }
@@ -203,7 +179,7 @@ static int find_group(const char *name, gid_t *gid) {
 static int find_uid(const char *name, uid_t *uid) {
   static pco_user user;
   unsigned id;
-  if (number(name, &id)) {
+  if (pco_id_parse(name, &id)) {
     *uid = id;
     return 0;
   }
@@ -214,11 +190,45 @@ static int find_uid(const char *name, uid_t *uid) {
 
 static int find_gid(const char *name, gid_t *gid) {
   unsigned id;
-  if (!number(name, &id))
+  if (!pco_id_parse(name, &id))
     return find_group(name, gid);
   *gid = id;
   return 0;
 }
+
+/* A name goes before a number; what reading failed with counts for names. */
+static int find_user(const char *name, pco_user *out) {
+  unsigned uid;
+  clear(out);
+  int rc = *name ? find_line(name, 0, out) : -ENOENT;
+  if (rc == 0 || *name < '0' || *name > '9')
+    return rc;
+  if (!pco_id_parse(name, &uid))
+    return -EINVAL;
+  pco_user_of_uid(uid, out);
+  return 0;
+}
+
+int pco_user_find(const char *spec, pco_user *out) {
+  char name[sizeof out->name];
+  size_t len = strcspn(spec, ":");
+  const char *group = spec[len] ? spec + len + 1 : NULL;
+  gid_t gid;
+  if (len >= sizeof name)
+    return -ENOENT;
+  memcpy(name, spec, len);
+  name[len] = 0;
+  int rc = find_user(name, out);
+  if (rc == 0 && !group)
+    return find_groups(out);
+  if (rc == 0)
+    rc = *group ? find_gid(group, &gid) : -EINVAL;
+  if (rc == 0)
+    pco_user_set_group(out, gid);
+  return rc;
+}
+
+/* ---- owners of files ----------------------------------------------------- */
 
 int pco_owner_find(const char *spec, uid_t *uid, gid_t *gid,
                    const char **missing) {

@@ -55,6 +55,7 @@
  *   SPAWN     ARGV+ ENV* [CWD] [USER] FLAGS [TIMEOUT] [GRACE] STDIO x3
  *             [LIMIT_MEMORY] [LIMIT_PIDS] [LIMIT_CPUS] [LIMIT_OPEN_FILES]
  *             [COLS ROWS] (with PCO_STDIO_TERMINAL)
+ *             USER is "USER" or "USER:GROUP", names or numbers
  *             descriptors: one for each STDIO that is PCO_STDIO_FD, in order
  *                                   STARTED: PID, later EXIT (final): CODE
  *                                   [SIGNAL] REASON [DURATION] [LIMIT]

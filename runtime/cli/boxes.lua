@@ -63,6 +63,7 @@ function run.create(plan)
   sandbox_options.detachable = true
   sandbox_options.env = next(plan.command.env) and plan.command.env or nil
   sandbox_options.cwd = plan.command.cwd
+  sandbox_options.user = plan.command.user
   local sandbox = try(require("portico.sync").sandbox, sandbox_options)
   for _, each in ipairs(plan.uploads) do
     local bar, done = words.new_bar("upload")

@@ -201,7 +201,7 @@ local OPTIONS = {
     "user", "NAME", "whom the command runs as, inside",
     "portico exec --user sandbox -- id",
     function(plan, text)
-      plan.sandbox.user = text
+      plan.command.user = text
     end,
     on = MAKERS,
   },

@@ -50,6 +50,8 @@ static const char *bad_options(const pco_exec_opts *o) {
     return "a flag is unknown";
   if (!o->input && o->input_len > 0)
     return "input_len is not 0, but input is NULL";
+  if (o->user && !o->user[0])
+    return "user is empty: write \"USER\" or \"USER:GROUP\", or NULL";
   if (has_nameless(o->env))
     return "an entry of env has no name: write \"K=V\", or \"K\" to remove K";
   return NULL;
@@ -137,6 +139,7 @@ static void copy_command(pco_pending *p, const pco_exec_opts *opts,
   o->argv = pco__call_copy_list(p, o->shell ? line : opts->argv);
   o->env = pco__call_copy_list(p, opts->env);
   o->cwd = pco__call_copy(p, opts->cwd);
+  o->user = pco__call_copy(p, opts->user);
   o->clean_env = (opts->flags & PCO_EXEC_CLEAN_ENV) != 0;
   o->in = opts->input || opts->flags & PCO_EXEC_STDIN ? PCO__PIPE : PCO__NULL;
   o->out = opts->flags & PCO_EXEC_NO_STDOUT ? PCO__NULL : PCO__PIPE;

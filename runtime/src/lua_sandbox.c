@@ -18,7 +18,7 @@
 static const char *const exec_options[] = {
     "input",      "on_output", "tee",    "cwd",     "env",   "clean_env",
     "stdin",      "stdout",    "stderr", "timeout", "grace", "check",
-    "max_output", "drain",     "limits", "pty",     NULL};
+    "max_output", "drain",     "limits", "pty",     "user",  NULL};
 #define SPAWN_OPTIONS (exec_options + 3)
 
 #define DEFAULT_COLS 80
@@ -82,6 +82,11 @@ static void parse_command(lua_State *L, const char *name, pco__arena *arena,
   o->cwd = pco__opt_string(L, 3, name, "cwd", arena);
   if (o->cwd && !o->cwd[0])
     pco__bad_argument(L, name, "cwd must not be empty");
+  o->user = pco__opt_string(L, 3, name, "user", arena);
+  if (o->user && !o->user[0])
+    pco__bad_argument(L, name,
+                      "user must be \"USER\" or \"USER:GROUP\", of names or "
+                      "numbers (got an empty string)");
   o->clean_env = pco__opt_boolean(L, 3, name, "clean_env", false);
   o->in = pco__opt_choice(L, 3, name, "stdin", modes, PCO__NULL);
   o->out = pco__opt_choice(L, 3, name, "stdout", modes, PCO__PIPE);

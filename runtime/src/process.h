@@ -44,6 +44,7 @@ typedef struct pco__spawn_opts {
   char **argv; /* NULL-terminated */
   char **env;  /* NULL-terminated "K=V", "K" removes K; or NULL */
   const char *cwd;
+  const char *user; /* "USER" or "USER:GROUP"; NULL: as the sandbox's */
   bool clean_env;
   bool shell;    /* argv is {"/bin/sh", "-c", text}, made of a string */
   bool terminal; /* instead of stdin, stdout and stderr */

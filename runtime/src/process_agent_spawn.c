@@ -110,6 +110,8 @@ static void encode(pco_wire_buf *b, const pco__process *p,
     pco_wire_string(b, PCO_TAG_ENV, *s);
   if (opts->cwd)
     pco_wire_string(b, PCO_TAG_CWD, opts->cwd);
+  if (opts->user)
+    pco_wire_string(b, PCO_TAG_USER, opts->user);
   pco_wire_number(b, PCO_TAG_FLAGS, flags_of(p, opts));
   if (opts->timeout)
     pco_wire_number(b, PCO_TAG_TIMEOUT, opts->timeout);
@@ -222,7 +224,7 @@ void pco__agent_spawn(pco__process *p, const pco__spawn_opts *opts) {
     return;
   }
   unsigned relayed = relayed_streams(p, opts);
-  int rc = make_pipes(&e, opts, relayed, p->sandbox->foreign);
+  int rc = make_pipes(&e, opts, relayed, p->sandbox->foreign || opts->user);
   if (rc < 0) {
     fail(p, rc, "making the command's pipes");
     return;

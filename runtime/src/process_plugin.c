@@ -269,6 +269,7 @@ static void plugin_spawn(pco__process *p, const pco__spawn_opts *opts) {
                       .argv = (const char *const *)opts->argv,
                       .env = (const char *const *)opts->env,
                       .cwd = opts->cwd,
+                      .user = opts->user,
                       .limits = opts->limits};
   o.flags = (opts->in == PCO__PIPE ? PCO_SPAWN_STDIN : 0) |
             (opts->clean_env ? PCO_SPAWN_CLEAN_ENV : 0) |

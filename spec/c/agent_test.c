@@ -314,7 +314,8 @@ static void test_too_big(client *c) {
 static void test_user(client *c) {
   char out[512];
   const char *const argv[] = {
-      "/bin/sh", "-c", "id -u; id -g; id -G; echo $HOME $USER; echo $X", NULL};
+      "/bin/sh", "-c",
+      "id -u; id -g; id -G; echo $HOME $USER $LOGNAME; echo $X", NULL};
   const char *const env[] = {"X=y", NULL};
   const char *const home[] = {"HOME=/own", NULL};
   spawn s = {.argv = argv, .env = env, .user = "nobody"};
@@ -325,11 +326,15 @@ static void test_user(client *c) {
     return;
   }
   client_output(c, &s, false, out, sizeof out);
-  OK(strcmp(out, "65534\n65534\n65534\n/nonexistent nobody\ny\n") == 0,
-     "user, groups, HOME and USER follow: %s", out);
+  OK(strcmp(out, "65534\n65534\n65534\n/nonexistent nobody nobody\ny\n") == 0,
+     "user, groups, HOME, USER and LOGNAME follow: %s", out);
   s.env = home;
   client_output(c, &s, false, out, sizeof out);
   OK(strstr(out, "/own nobody") != NULL, "unless the request set them");
+  s.env = env;
+  s.user = "nobody:4321";
+  client_output(c, &s, false, out, sizeof out);
+  OK(strncmp(out, "65534\n4321\n4321\n", 16) == 0, "a group of its own");
   s.user = "1234:4321";
   client_output(c, &s, false, out, sizeof out);
   OK(strncmp(out, "1234\n4321\n4321\n", 15) == 0, "a user by number");

@@ -71,9 +71,18 @@ static void test_users(void) {
      "with its ids and home");
   IS(pco_user_find("0", &u), 0, "by number");
   OK(strcmp(u.name, "root") == 0, "with its name");
+  IS(pco_user_find("root:54321", &u), 0, "a name and a group");
+  OK(u.uid == 0 && u.gid == 54321 && u.n_groups == 1 && u.groups[0] == 54321,
+     "which is the only one");
+  IS(pco_user_find("0:root", &u), 0, "a group by name");
+  OK(u.gid == 0 && u.n_groups == 1, "is found");
+  IS(pco_user_find("root:no-such", &u), -ENOENT, "one that there is not");
+  IS(pco_user_find("root:", &u), -EINVAL, "or an empty one, is none");
+  IS(pco_user_find("root:1:2", &u), -ENOENT, "nor are two");
   IS(pco_user_find("54321", &u), 0, "a number without a line");
   OK(u.uid == 54321 && u.gid == 54321 && strcmp(u.home, "/") == 0 &&
-         u.n_groups == 1,
+         u.n_groups == 1 && u.groups[0] == 54321 &&
+         strcmp(u.shell, "/bin/sh") == 0,
      "is made up");
   IS(pco_user_find("54321:7", &u), 0, "with a group");
   OK(u.gid == 7 && u.n_groups == 1 && u.groups[0] == 7, "has that group");

@@ -68,6 +68,22 @@ static void test_exec(pco_box *box) {
   embed_is(embed_code(pco_exec(box, &none, NULL, NULL, &p), &p), UV_ENOENT,
            "a program that is not there");
 
+  pco_exec_opts as = {.size = sizeof as, .shell = "touch marker"};
+  as.user = "no-such-user";
+  embed_is(embed_code(pco_exec(box, &as, NULL, NULL, &p), &p), UV_ENOENT,
+           "a user that is not there");
+  as.user = "";
+  embed_is(pco_exec(box, &as, NULL, NULL, &p), PCO_EINVAL, "an empty one");
+  as.user = "0:12345"; /* of `local` only, and only for root */
+  as.shell = "test $(id -G) = 12345 && test ! -e marker";
+  p = embed_over(pco_exec(box, &as, NULL, NULL, &p), &p);
+  int as_code = pco_pending_code(p);
+  embed_ok(as_code == UV_EPERM || (as_code == 0 && geteuid() == 0),
+           "a user, with its rights or not at all");
+  embed_ok(as_code < 0 || (pco_pending_result(p, &r) == 0 && r.code == 0),
+           "and no command that failed has run");
+  pco_pending_release(p);
+
   pco_exec_opts slow = {.size = sizeof slow, .shell = "echo part; sleep 100"};
   slow.timeout_ns = S / 5;
   p = embed_over(pco_exec(box, &slow, NULL, NULL, &p), &p);

@@ -100,6 +100,7 @@
 ---@field max_output integer? bytes kept per stream, 16 MiB unless given
 ---@field drain number? seconds to read on after the exit, 0.25 unless given
 ---@field limits portico.Limits? of this command alone
+---@field user string? whom it runs as: "user" or "user:group", or numbers
 
 ---@class portico.ExecOptions: portico.SpawnOptions
 ---@field input string|(fun(): string?)|nil bytes, or a function giving chunks

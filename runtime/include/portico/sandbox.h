@@ -154,6 +154,12 @@ typedef struct pco_exec_opts {
   uint16_t cols, rows;
   /* How long others may hold the output after its exit; 0: 250 ms. */
   uint64_t drain_ns;
+  /* Whom it runs as, inside: "USER" or "USER:GROUP", names or numbers; its
+   * groups are those of /etc/group there or, with a GROUP, that one alone.
+   * HOME, USER, LOGNAME and SHELL follow.  NULL: as all commands of the
+   * sandbox. Nobody of that name is UV_ENOENT, a right that is missing
+   * UV_EPERM. */
+  const char *user;
 } pco_exec_opts;
 
 /* Why it ended. */

@@ -88,7 +88,8 @@ portable("Sandbox: exec, bad options", function(_, sb, t)
     pty_key = { pty = { width = 5 } }, pty_cols = { pty = { cols = 0 } },
     pty_rows = { pty = { rows = 1.5 } }, pty_echo = { pty = { echo = 0 } },
     pty_stdout = { pty = true, stdout = "null" },
-    pty_stderr = { pty = {}, stderr = "merge" },
+    pty_stderr = { pty = {}, stderr = "merge" }, user_empty = { user = "" },
+    user_number = { user = 0 }, user_nul = { user = "a\0" },
   }) do
     t:raises("InvalidArgumentError", "PCO_EINVAL", "\1" .. label, sb.exec, sb,
       { "true" }, options)
@@ -123,6 +124,17 @@ portable("Sandbox: exec timeout", function(_, sb, t)
     { "sleep", "30" }, { timeout = 0.2, grace = 0.2 })
   t:note("reason", err.result and err.result.reason)
   t:try("still usable", sb.exec, sb, { "echo", "ok" })
+end)
+
+add("Sandbox: exec user", function(_, sb, t)
+  local own = sb:output({ "id", "-un" })
+  t:try("own", sb.output, sb, "id; echo $HOME $USER $LOGNAME $SHELL",
+    { user = own })
+  t:try("group", sb.output, sb, "id", { user = own .. ":" .. own })
+  t:raises("SpawnError", "ENOENT", "unknown", sb.exec, sb, { "true" },
+    { user = "no-such" })
+  t:raises("SpawnError", "EINVAL", "no number", sb.spawn, sb, { "true" },
+    { user = "12x" })
 end)
 
 add("Sandbox: exec, strings and streams", function(_, sb, t)
