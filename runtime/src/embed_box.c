@@ -11,9 +11,21 @@
 #define DEFAULT_BACKEND "bwrap"
 #define MAX_PAIRS       10000
 
+/* Takes note of a detach that has ended: the box is closed, or as it was. */
+static void settle(pco_box *box) {
+  pco__op *op = box->leaving;
+  if (!op ||
+      atomic_load_explicit(&op->word, memory_order_acquire) != PCO__OP_DONE)
+    return;
+  box->closed = box->closed || !op->error;
+  box->leaving = NULL;
+  pco__op_unref(op);
+}
+
 int pco__box_check(pco_box *box) {
   if (!box)
     return PCO_EINVAL;
+  settle(box);
   int rc = box->rt ? pco__embed_check(box->rt) : PCO_ECLOSED;
   if (rc == 0 && box->closed)
     return pco__embed_fail(box->rt, PCO_ECLOSED, "the box is closed");
@@ -111,9 +123,8 @@ static int take_create(pco_runtime *rt, const pco_create_opts *c,
   return check_mounts(rt, own);
 }
 
-/* *opts and *create: as we know them. */
-static int take_options(pco_runtime *rt, const pco_box_opts *given,
-                        pco_box_opts *opts, pco_create_opts *create) {
+int pco__box_options(pco_runtime *rt, const pco_box_opts *given,
+                     pco_box_opts *opts, pco_create_opts *create) {
   *opts = (pco_box_opts){.size = sizeof *opts};
   if (given &&
       pco__embed_take(opts, sizeof *opts, PCO__END_OF(pco_box_opts, timeout_ns),
@@ -122,7 +133,10 @@ static int take_options(pco_runtime *rt, const pco_box_opts *given,
   if (opts->flags & ~PCO_BOX_PORTAL || opts->reserved || opts->timeout_ns < 0)
     return pco__embed_fail(rt, PCO_EINVAL,
                            "flags, reserved or timeout_ns of pco_box_opts");
-  return opts->create ? take_create(rt, opts->create, create) : 0;
+  int rc = opts->create ? take_create(rt, opts->create, create) : 0;
+  if (opts->create)
+    opts->create = create;
+  return rc;
 }
 
 static int find_plugin(pco_runtime *rt, const char *name,
@@ -151,58 +165,61 @@ static int choose_loop(pco_runtime *rt, bool own, pco__loop **loop,
   return 0;
 }
 
-/* Starts the creation; the portal's use is the pending's from here on. */
-static int begin(const pco__caller *c, const pco_box_opts *opts,
-                 pco__portal *portal) {
+int pco__box_call(pco__caller *c, const pco_box_opts *opts,
+                  const pco__op_class *cls, size_t size, pco_pending **p,
+                  const pco_backend_info **info, pco_pair **settings) {
+  pco__portal *portal;
+  bool own = opts->flags & PCO_BOX_PORTAL;
+  *p = NULL;
+  if (own && (c->done || !c->out))
+    return pco__embed_fail(c->rt, PCO_EINVAL,
+                           "with PCO_BOX_PORTAL pass no `done`, and `out`");
+  int rc = choose_loop(c->rt, own, &c->loop, &portal);
+  if (rc < 0)
+    return rc;
   if (portal)
     portal->users++;
-  pco_pending *p =
-      pco__call_new(c, &pco__sandbox_class, sizeof(pco__create_op));
-  if (!p) {
+  rc = pco__call_check(c);
+  if (rc == 0)
+    *p = pco__call_new(c, cls, size);
+  if (!*p) {
     if (portal)
       pco__portal_release(portal, true);
-    return UV_ENOMEM;
+    return rc < 0 ? rc : UV_ENOMEM;
   }
-  p->in_use = portal != NULL;
-  pco__create_op *o = PCO_CONTAINER(p->op, pco__create_op, op);
-  p->op->timeout = opts->timeout_ns ? opts->timeout_ns : -1;
-  o->opts.struct_size = sizeof o->opts;
-  o->backend_settings =
-      copy_pairs(p, opts->backend_settings, opts->n_backend_settings);
-  o->n_backend_settings = opts->n_backend_settings;
-  if (opts->create)
-    copy_create(p, o, opts->create);
-  int rc = find_plugin(c->rt, opts->backend ? opts->backend : DEFAULT_BACKEND,
-                       &o->info);
-  return rc < 0 ? pco__call_drop(p, rc) : pco__call_start(c, p);
+  (*p)->in_use = own;
+  (*p)->op->timeout = opts->timeout_ns ? opts->timeout_ns : -1;
+  *settings = copy_pairs(*p, opts->backend_settings, opts->n_backend_settings);
+  rc =
+      find_plugin(c->rt, opts->backend ? opts->backend : DEFAULT_BACKEND, info);
+  return rc < 0 ? pco__call_drop(*p, rc) : 0;
 }
 
 int pco_box_create(pco_runtime *rt, const pco_box_opts *opts, pco_done_fn done,
                    void *ud, pco_pending **out) {
   pco_box_opts own;
   pco_create_opts create;
+  pco_pending *p;
+  const pco_backend_info *info;
+  pco_pair *settings;
   pco__caller c = pco__call_from(done, ud, out);
   int rc = pco__embed_check(rt);
   if (rc == 0)
-    rc = take_options(rt, opts, &own, &create);
-  if (rc < 0)
-    return rc;
-  opts = &own;
-  own.create = own.create ? &create : NULL;
+    rc = pco__box_options(rt, opts, &own, &create);
   c.rt = rt;
-  pco__portal *portal;
-  if (opts->flags & PCO_BOX_PORTAL && (done || !out))
-    return pco__embed_fail(rt, PCO_EINVAL,
-                           "with PCO_BOX_PORTAL pass no `done`, and `out`");
-  rc = choose_loop(rt, opts->flags & PCO_BOX_PORTAL, &c.loop, &portal);
+  if (rc == 0)
+    rc = pco__box_call(&c, &own, &pco__sandbox_class, sizeof(pco__create_op),
+                       &p, &info, &settings);
   if (rc < 0)
     return rc;
-  rc = pco__call_check(&c);
-  if (rc < 0 && portal) {
-    portal->users++;
-    pco__portal_release(portal, true);
-  }
-  return rc < 0 ? rc : begin(&c, opts, portal);
+  pco__create_op *o = PCO_CONTAINER(p->op, pco__create_op, op);
+  o->info = info;
+  o->backend_settings = settings;
+  o->n_backend_settings = own.n_backend_settings;
+  o->opts.struct_size = sizeof o->opts;
+  if (own.create)
+    copy_create(p, o, own.create);
+  return pco__call_start(&c, p);
 }
 
 /* ---- the box ------------------------------------------------------------- */
@@ -238,32 +255,60 @@ const char *pco_box_id(const pco_box *box) {
   return box ? box->id : NULL;
 }
 
-int pco_box_close(pco_box *box, pco_done_fn done, void *ud, pco_pending **out) {
-  pco__caller c = pco__call_from(done, ud, out);
+/* Makes the pending of a call that ends what this program has of the box. */
+static int new_end(pco_box *box, const pco__op_class *cls, pco__caller *c,
+                   pco_pending **p) {
   int rc = pco__box_check(box);
   if (rc < 0)
     return rc;
-  c.rt = box->rt;
-  c.loop = box->loop;
-  rc = pco__call_check(&c);
+  c->rt = box->rt;
+  c->loop = box->loop;
+  rc = pco__call_check(c);
   if (rc < 0)
     return rc;
-  pco_pending *p =
-      pco__call_new(&c, &pco__sandbox_close_class, sizeof(pco__backend_op));
-  if (!p)
+  *p = pco__call_new(c, cls, sizeof(pco__backend_op));
+  if (!*p)
     return UV_ENOMEM;
-  pco__backend_op *o = PCO_CONTAINER(p->op, pco__backend_op, op);
+  pco__backend_op *o = PCO_CONTAINER((*p)->op, pco__backend_op, op);
   pco__backend_ref(box->backend);
   pco__sandbox_ref(box->sandbox);
   o->backend = box->backend;
   o->sandbox = box->sandbox;
   o->with_backend = true;
+  return 0;
+}
+
+int pco_box_close(pco_box *box, pco_done_fn done, void *ud, pco_pending **out) {
+  pco__caller c = pco__call_from(done, ud, out);
+  pco_pending *p;
+  int rc = new_end(box, &pco__sandbox_close_class, &c, &p);
+  if (rc < 0)
+    return rc;
   box->closed = true;
   return pco__call_start(&c, p);
 }
 
+int pco_box_detach(pco_box *box, pco_done_fn done, void *ud,
+                   pco_pending **out) {
+  pco__caller c = pco__call_from(done, ud, out);
+  pco_pending *p;
+  int rc = new_end(box, &pco__detach_class, &c, &p);
+  if (rc < 0)
+    return rc;
+  if (box->leaving)
+    return pco__call_drop(
+        p, pco__embed_fail(c.rt, PCO_EBUSY, "the box is being detached"));
+  atomic_fetch_add_explicit(&p->op->refs, 1, memory_order_relaxed);
+  box->leaving = p->op;
+  return pco__call_start(&c, p); /* it copied nothing that could be missing */
+}
+
 /* Lets go of what the box has on its loop; closes it there if need be. */
 static void leave(pco_box *box, bool wait) {
+  settle(box);
+  if (box->leaving)
+    pco__op_unref(box->leaving);
+  box->leaving = NULL;
   if (!box->sandbox)
     return;
   if (!box->closed)

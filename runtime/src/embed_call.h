@@ -18,6 +18,7 @@ struct pco_box {
   pco__portal *portal; /* a reference; and a use, while in_use */
   bool in_use;         /* counted in portal->users */
   bool closed;
+  pco__op *leaving;      /* a reference; a detach, or NULL */
   char *id;              /* owned */
   pco__sandbox *sandbox; /* a reference */
   pco__backend *backend; /* a reference; it is of this box alone */
@@ -100,5 +101,17 @@ static inline bool pco__call_is(const pco_pending *p,
 
 /* 0, or why a box cannot be used. */
 int pco__box_check(pco_box *box);
+
+/* ---- calls that open a backend ------------------------------------------- */
+
+/* *own: the options as we know them, given or not; *create: those for a new
+ * box, if own->create is not NULL then.  0 or a code. */
+int pco__box_options(pco_runtime *rt, const pco_box_opts *given,
+                     pco_box_opts *own, pco_create_opts *create);
+/* Makes the pending of such a call, on the loop that the options say; *info and
+ * *settings are what is to be opened.  0 or a code. */
+int pco__box_call(pco__caller *c, const pco_box_opts *opts,
+                  const pco__op_class *cls, size_t size, pco_pending **p,
+                  const pco_backend_info **info, pco_pair **settings);
 
 #endif /* PCO_EMBED_CALL_H */

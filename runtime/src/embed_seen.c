@@ -121,6 +121,7 @@ int pco_pending_info(pco_pending *pending, pco_box_info *info) {
       .backend = sb->backend->info->id,
       .labels = sb->labels,
       .created = sb->created,
+      .expires = sb->expires,
       .pid = sb->pid > 0 ? sb->pid : 0,
   };
   return pco__embed_give(info, info->size, &ours, sizeof ours,

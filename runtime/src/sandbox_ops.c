@@ -229,6 +229,39 @@ static void take_list(pco_op *call, const void *result) {
   }
 }
 
+/* Opens the backend of an op that has none; false if that failed. */
+static bool open_first(pco__backend_op *o) {
+  pco__error *err = NULL;
+  const pco_backend_info *info = o->info;
+  if (o->backend)
+    return true;
+  o->info = NULL;
+  if (pco__backend_open(o->op.loop, info, o->backend_settings,
+                        o->n_backend_settings, &o->backend, &err) < 0) {
+    pco__op_complete(&o->op, err);
+    return false;
+  }
+  o->opened = true;
+  return true;
+}
+
+/* Closes what was opened here before the call ends, in whichever way. */
+static bool backend_hold(pco__op *op, pco__error **err) {
+  pco__backend_op *o = backend_op_of(op);
+  if (o->opened) {
+    o->opened = false;
+    o->failure = *err;
+    pco__backend_close(o->backend, op);
+    return true;
+  }
+  if (o->failure) {
+    pco__error_free(*err);
+    *err = o->failure;
+    o->failure = NULL;
+  }
+  return false;
+}
+
 static void unsupported(pco__op *op, const char *what) {
   pco__backend_op *o = backend_op_of(op);
   pco__op_complete(op, pco__error_new(PCO_EUNSUPPORTED, PCO_SOURCE_HOST, NULL,
@@ -238,6 +271,8 @@ static void unsupported(pco__op *op, const char *what) {
 
 static void list_start(pco__op *op) {
   pco__backend_op *o = backend_op_of(op);
+  if (!open_first(o))
+    return;
   const pco_backend_api *api = o->backend->info->api;
   if (!PCO_HAS(api, list))
     unsupported(op, "list sandboxes");
@@ -247,6 +282,8 @@ static void list_start(pco__op *op) {
 
 static void reap_start(pco__op *op) {
   pco__backend_op *o = backend_op_of(op);
+  if (!open_first(o))
+    return;
   const pco_backend_api *api = o->backend->info->api;
   if (!PCO_HAS(api, reap))
     pco__op_complete(op, NULL); /* nothing of it outlives its program */
@@ -276,6 +313,8 @@ static void destroyed(pco_op *call, pco__error *err) {
 
 static void destroy_start(pco__op *op) {
   pco__backend_op *o = backend_op_of(op);
+  if (!open_first(o))
+    return;
   const pco_backend_api *api = o->backend->info->api;
   pco__sandbox *own = own_sandbox(o->backend, o->id);
   if (own && own->state != PCO__SANDBOX_CLOSED) {
@@ -296,6 +335,8 @@ static void destroy_start(pco__op *op) {
 
 static void backend_destroy(pco__op *op) {
   pco__backend_op *o = backend_op_of(op);
+  if (o->info)
+    pco__loader_release(o->info);
   pco__arena_free(&o->results);
   pco__error_free(o->failure);
   pco__sandbox_unref(o->sandbox);
@@ -310,17 +351,20 @@ const pco__op_class pco__probe_class = {.name = "backend.probe",
 const pco__op_class pco__list_class = {.name = "backend.list",
                                        .start = list_start,
                                        .cancel = backend_cancel,
+                                       .hold = backend_hold,
                                        .push = pco__push_listed,
                                        .destroy = backend_destroy};
 const pco__op_class pco__destroy_class = {.name = "backend.destroy",
                                           .start = destroy_start,
                                           .cancel = backend_cancel,
+                                          .hold = backend_hold,
                                           .push = pco__push_acted,
                                           .destroy = backend_destroy};
 
 const pco__op_class pco__reap_class = {.name = "backend.reap",
                                        .start = reap_start,
                                        .cancel = backend_cancel,
+                                       .hold = backend_hold,
                                        .push = pco__push_reaped,
                                        .destroy = backend_destroy};
 

@@ -51,10 +51,15 @@ typedef struct pco__listed {
 } pco__listed;
 
 /* probe, list, destroy, reap, close of a backend; close, detach of a sandbox.
- */
+ * A list, destroy or reap without a backend opens one, and closes it before it
+ * ends. */
 typedef struct pco__backend_op {
   pco__op op;
-  pco__backend *backend; /* a reference */
+  pco__backend *backend;        /* a reference; or NULL: open it first */
+  const pco_backend_info *info; /* to open; a use of the plugin */
+  pco_pair *backend_settings;
+  size_t n_backend_settings;
+  bool opened;           /* the backend was opened here, and is open */
   pco__sandbox *sandbox; /* close, detach: a reference, or NULL */
   bool with_backend;     /* the same: the sandbox's backend is closed, too */
   pco__error *failure;

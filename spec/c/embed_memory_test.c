@@ -157,6 +157,66 @@ static void live_trees(pco_box *box) {
   END(pco_tree_download(box, "up", at("out"), NULL, NULL, NULL, &p));
 }
 
+/* Options for boxes that are kept: all calls of a life see them alone. */
+static pco_box_opts kept_options(void) {
+  static pco_pair place = {.key = "state"};
+  static char path[100];
+  snprintf(path, sizeof path, "%s", at("state"));
+  place.value = path;
+  return (pco_box_opts){.size = sizeof(pco_box_opts),
+                        .backend = "local",
+                        .backend_settings = &place,
+                        .n_backend_settings = 1,
+                        .flags = embed_portal ? PCO_BOX_PORTAL : 0};
+}
+
+static pco_box *taken(int rc, pco_pending *p, const char *what) {
+  p = end(rc, p, what);
+  pco_box *box = p ? pco_pending_box(p) : NULL;
+  pco_pending_release(p);
+  return box;
+}
+
+/* What fails may leave one that runs on. */
+static void live_kept(void) {
+  pco_create_opts c = {.struct_size = sizeof c,
+                       .flags = PCO_CREATE_DETACHABLE,
+                       .name = "kept",
+                       .ttl = 3600};
+  pco_box_opts o = kept_options(), with = o;
+  pco_pending *q = NULL;
+  with.create = &c;
+  int rc = pco_box_create(embed_rt, &with, NULL, NULL, &q);
+  pco_box *box = taken(rc, q, "create, to be kept");
+  if (box)
+    END(pco_box_detach(box, NULL, NULL, &p));
+  pco_box_release(box);
+  END(pco_boxes_list(embed_rt, &o, NULL, NULL, &p));
+  q = NULL;
+  rc = pco_box_attach(embed_rt, &o, "kept", NULL, NULL, &q);
+  pco_box_release(taken(rc, q, "attach"));
+  END(pco_boxes_destroy(embed_rt, &o, "kept", NULL, NULL, &p));
+  END(pco_boxes_reap(embed_rt, &o, NULL, NULL, &p));
+}
+
+/* Ends what a life has left; true if nothing is there then. */
+static bool end_kept(void) {
+  pco_config c;
+  pco_box_opts o = kept_options();
+  pco_box_info info = {.size = sizeof info};
+  pco_config_init(&c);
+  if (pco_runtime_create(&c, &embed_rt) < 0)
+    return false;
+  END(pco_boxes_destroy(embed_rt, &o, "kept", NULL, NULL, &p));
+  END(pco_boxes_reap(embed_rt, &o, NULL, NULL, &p));
+  pco_pending *q = NULL;
+  int rc = pco_boxes_list(embed_rt, &o, NULL, NULL, &q);
+  q = end(rc, q, "list");
+  bool none = pco_pending_listed(q, 0, &info) == 0;
+  pco_pending_release(q);
+  return pco_runtime_destroy(embed_rt) == 0 && none;
+}
+
 static void live(void) {
   pco_config c;
   pco_box_opts o = {.size = sizeof o, .backend = "local"};
@@ -178,6 +238,7 @@ static void live(void) {
     END(pco_box_close(box, NULL, NULL, &p));
   }
   pco_box_release(box);
+  live_kept();
   if (pco_runtime_destroy(embed_rt) < 0)
     stuck = "destroy";
 }
@@ -195,6 +256,8 @@ static void test(long stride) {
     atomic_store(&left, n);
     live();
     atomic_store(&left, -1);
+    if (!end_kept())
+      stuck = "kept";
     int open = embed_entries("/proc/self/fd");
     if (stuck || open != fds)
       printf("# n = %ld: %s, %d descriptors of %d\n", n,
@@ -213,7 +276,8 @@ int main(int argc, char **argv) {
   long stride = heavy && atoi(heavy) >= 100 ? 1 : STRIDE;
   embed_begin(argv[0]);
   snprintf(here, sizeof here, "/tmp/embed_memory.XXXXXX");
-  if (!mkdtemp(here) || mkdir(at("in"), 0755) < 0)
+  if (!mkdtemp(here) || mkdir(at("in"), 0755) < 0 ||
+      mkdir(at("state"), 0700) < 0)
     return 1;
   for (int i = 0; i < 4; i++) {
     embed_portal = i / 2;

@@ -108,7 +108,7 @@ PCO_API int pco_pending_capability(pco_pending *pending, size_t i,
 
 typedef struct pco_box_info {
   size_t size;
-  uint32_t state; /* PCO_STATE_RUNNING, or PCO_STATE_DEAD */
+  uint32_t state; /* PCO_STATE_RUNNING or _DEAD; in a list each of them */
   uint32_t n_labels;
   const char *id;
   const char *name;    /* that was wished, or NULL */
@@ -117,6 +117,9 @@ typedef struct pco_box_info {
   const pco_pair *labels;
   double created; /* seconds since 1970 */
   int64_t pid;    /* of the agent in it, as that says; 0: none */
+  double expires; /* the same as created; 0: never */
+  /* In a list: "machine:pid" of the program that has it; NULL: none. */
+  const char *owner;
 } pco_box_info;
 
 /* Looks whether it lives.  That it is dead is no failure. */
@@ -124,6 +127,53 @@ PCO_API int pco_box_look(pco_box *box, pco_done_fn done, void *ud,
                          pco_pending **out);
 /* Fills *info, whose size is set by the caller, from a pco_box_look(). */
 PCO_API int pco_pending_info(pco_pending *pending, pco_box_info *info);
+
+/* ---- boxes that outlive their program ------------------------------------ */
+
+/* With PCO_CREATE_DETACHABLE in the flags of its pco_create_opts a box may be
+ * left running, and taken over later: by this program or another one of the
+ * same user, one at a time.  `ttl` there, in seconds from its creation, ends it
+ * whatever becomes of its programs.  Until its first detach it ends with its
+ * program; from then on pco_box_close(), pco_boxes_destroy() and its ttl end
+ * it, and pco_box_release() leaves it.  What is kept of its commands meanwhile
+ * is told in the manual of the Lua API; pco_box_commands() and
+ * pco_box_command() find them.
+ *
+ * Which boxes the calls below see is a matter of the backend and its settings:
+ * they take those of pco_box_opts, and `create` must be NULL.  With
+ * PCO_BOX_PORTAL each has a thread for as long as its pending is held. */
+
+/* Leaves the box running.  Once that is the outcome, the box is closed, and its
+ * id is what the others take; calls that wait in it end with PCO_ECLOSED.  If
+ * it fails (PCO_EUNSUPPORTED: it was not made for it), nothing has changed. */
+PCO_API int pco_box_detach(pco_box *box, pco_done_fn done, void *ud,
+                           pco_pending **out);
+/* Takes over the box with this id, for pco_pending_box(); one that nobody takes
+ * from there is left again.  UV_ENOENT: there is none that lives; UV_EBUSY:
+ * another program, or this one, has it. */
+PCO_API int pco_box_attach(pco_runtime *rt, const pco_box_opts *opts,
+                           const char *id, pco_done_fn done, void *ud,
+                           pco_pending **out);
+/* Lists the boxes of this process, and those of this user that may outlive
+ * their program: pco_pending_listed(). */
+PCO_API int pco_boxes_list(pco_runtime *rt, const pco_box_opts *opts,
+                           pco_done_fn done, void *ud, pco_pending **out);
+/* Ends the box with this id and all that runs in it, whoever has it.  That
+ * there is none is no failure: pco_pending_acted(). */
+PCO_API int pco_boxes_destroy(pco_runtime *rt, const pco_box_opts *opts,
+                              const char *id, pco_done_fn done, void *ud,
+                              pco_pending **out);
+/* Removes what is left of boxes that were killed; pco_pending_listed() gives
+ * their ids. */
+PCO_API int pco_boxes_reap(pco_runtime *rt, const pco_box_opts *opts,
+                           pco_done_fn done, void *ud, pco_pending **out);
+/* Fills *info, whose size is set by the caller, with the i-th box of a list or
+ * a reap, from 0: 1; 0: there are no more; or a code. */
+PCO_API int pco_pending_listed(pco_pending *pending, size_t i,
+                               pco_box_info *info);
+/* Of a pco_boxes_destroy(): 1, it has ended something; 0, there was nothing; or
+ * the code that it failed with. */
+PCO_API int pco_pending_acted(pco_pending *pending);
 
 /* ---- commands ------------------------------------------------------------ */
 
