@@ -57,6 +57,27 @@ describe("error classes", function()
   end)
 end)
 
+describe("errors.new", function()
+  it("takes a class or its name, and says so of everything else", function()
+    local err = errors.new("LimitError", { message = "m" })
+    assert.is_true(rawequal(errors.LimitError, errors.class_of(err)))
+    for _, bad in ipairs({
+      { "LimitEror", {}, '"LimitEror"' },
+      { {}, {}, "table" },
+      { nil, {}, "nil" },
+      { "LimitError", "m", "string" },
+      { "LimitError", nil, "nil" },
+    }) do
+      local ok, raised = pcall(errors.new, bad[1], bad[2])
+      assert.is_false(ok)
+      assert.is_true(errors.is(raised, "InvalidArgumentError"),
+        tostring(raised))
+      assert.truthy(raised.message:find("got " .. bad[3], 1, true),
+        raised.message)
+    end
+  end)
+end)
+
 describe("errors.is and class_of", function()
   local err = errors.new(errors.TimeoutError, { message = "m" })
 

@@ -249,34 +249,44 @@ local NOT_FOR_TRY = {
   [errors.DeadlockError] = true,
 }
 
----Makes an error of a class, without raising it: `error(errors.new(...), 0)`.
----For modules of Portico that are written in Lua, and for tests.
----@param class portico.ErrorClass
----@param fields table the fields of the error; `message` should be there
----@return portico.Error
-function errors.new(class, fields)
-  local copy = {}
-  for name, value in pairs(fields) do
-    copy[name] = value
-  end
-  return setmetatable(copy, class)
+-- Raises what is wrong with an argument.
+local function bad_argument(operation, message)
+  error(setmetatable({
+    code = "PCO_EINVAL",
+    operation = operation,
+    message = message,
+  }, errors.InvalidArgumentError), 0)
 end
 
 -- Finds a class by itself or by its name; a misspelt name is a bug, which
 -- must not just say "no".
-local function resolve(class)
+local function resolve(class, operation)
   if type(class) == "string" and classes[class] then
     return classes[class]
   elseif type(class) == "table" and classes[class.name] == class then
     return class
   end
   local shown = type(class) == "string" and ("%q"):format(class) or type(class)
-  error(errors.new(errors.InvalidArgumentError, {
-    code = "PCO_EINVAL",
-    operation = "errors.is",
-    message = "bad argument 'class' (an error class or its name expected, got "
-      .. shown .. ")",
-  }), 0)
+  return bad_argument(operation, "bad argument 'class' (an error class or its "
+    .. "name expected, got " .. shown .. ")")
+end
+
+---Makes an error of a class, without raising it: `error(errors.new(...), 0)`.
+---For modules of Portico that are written in Lua, and for tests.
+---@param class portico.ErrorClass|string the class, or its name
+---@param fields table the fields of the error; `message` should be there
+---@return portico.Error
+function errors.new(class, fields)
+  local found = resolve(class, "errors.new")
+  if type(fields) ~= "table" then
+    bad_argument("errors.new", "bad argument 'fields' (a table such as "
+      .. "{message = \"...\"} expected, got " .. type(fields) .. ")")
+  end
+  local copy = {}
+  for name, value in pairs(fields) do
+    copy[name] = value
+  end
+  return setmetatable(copy, found)
 end
 
 ---Says whether a value is an error of a class or of one that inherits from
@@ -286,7 +296,7 @@ end
 ---@param class portico.ErrorClass|string the class, or its name
 ---@return boolean
 function errors.is(value, class)
-  local wanted = resolve(class)
+  local wanted = resolve(class, "errors.is")
   local current = errors.class_of(value)
   while current do
     if current == wanted then
