@@ -124,6 +124,31 @@ describe("a scope", function()
       assert.truthy(all:find("a string", 1, true), all)
     end)
 
+  inside(it, "keeps the others that it has from a scope further in", function()
+    local function failing(name)
+      return setmetatable({}, {
+        __close = function()
+          error(errors.new(errors.SystemError, { message = name }), 0)
+        end,
+      })
+    end
+    local function wait_with(name)
+      local _ <close> = failing(name)
+      never()
+    end
+    local err = raises("SystemError", task.scope, function(outer)
+      outer:spawn(wait_with, "outside")
+      task.scope(function(inner)
+        inner:spawn(wait_with, "inside")
+        task.checkpoint()
+        local _ <close> = failing("first")
+      end)
+    end)
+    assert.equal("first", err.message)
+    assert.same({ 2, "inside", "outside" },
+      { #err.others, err.others[1].message, err.others[2].message })
+  end)
+
   inside(it, "tells of a thousand others in few lines", function()
     local many = env.amount(1000)
     local err = raises("LimitError", task.scope, function(scope)

@@ -31,6 +31,19 @@ static void add_other(lua_State *L, int others) {
   lua_settop(L, others + 1);
 }
 
+/* What the error at `first` has from a scope further in is not forgotten. */
+static void add_earlier(lua_State *L, int first, int others) {
+  if (!pco__is_error(L, first))
+    return;
+  for (lua_Integer i = 1;; i++) {
+    lua_pushliteral(L, "others");
+    if (lua_rawget(L, first) != LUA_TTABLE || lua_rawgeti(L, -1, i) == LUA_TNIL)
+      break;
+    add_other(L, others);
+  }
+  lua_settop(L, others + 1);
+}
+
 /* Collects all errors but the one at `first` into the table that it pushes.
  * The body's error, if it is one of them, is at `body`, else 0. */
 static void push_others(lua_State *L, pco__scope *scope, int first, int body) {
@@ -42,6 +55,7 @@ static void push_others(lua_State *L, pco__scope *scope, int first, int body) {
     lua_pushboolean(L, 1);
     lua_rawset(L, others + 1);
   }
+  add_earlier(L, first, others);
   if (body) {
     lua_pushvalue(L, body);
     add_other(L, others);
