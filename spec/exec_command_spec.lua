@@ -434,7 +434,7 @@ portico: --download missing:x: missing: no such file or directory
         ["--memory 1k x"] = "--memory is less than 4 MiB",
         ["--disk 1 x"] = "--disk is less than 1 MiB",
         ["--network foo x"] = "bwrap cannot do --network foo; it has 'none'",
-        ["--user nosuch x"] = "user 'nosuch' is not in /etc/passwd",
+        ["--user nosuch x"] = "--user 'nosuch' is not in /etc/passwd",
         ["--mount /usr:rel x"] = "--mount: the target 'rel' is not an",
         ["--image README.md x"] = "--image /",
         ["--setting foo=1 x"] = "unknown setting 'foo'",
