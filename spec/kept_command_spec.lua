@@ -22,7 +22,7 @@ local PRELUDE = [[
 local function prints(name, expected, script)
   for _, backend in ipairs(backends.real) do
     backends.it(it, backend, name .. " [" .. backend.name .. "]", function()
-      local text = PRELUDE:format(backend.name) .. script
+      local text = (PRELUDE .. script):gsub("%%s", backend.name)
       assert.equal(expected, (exec_command.sh(backend, "%s", text)))
     end)
   end
@@ -45,6 +45,23 @@ portico: there is no sandbox 'box' (in bwrap, local); portico list shows ]]
     portico rm box; echo $?
     portico list -q; echo
     portico rm box; echo $?
+  ]])
+
+  prints("ends if nobody can have read its id", [[
+portico: cannot write the id to stdout, so the sandbox was ended: No space ]]
+    .. [[left on device
+1
+portico: cannot write the id to stdout, so the sandbox was ended: Bad file ]]
+    .. [[descriptor
+1
+portico: cannot write the id to stdout, so the sandbox was ended: Broken pipe
+1
+none
+]], [[
+    new >/dev/full; echo $?
+    new >&-; echo $?
+    mkfifo gone; exec 9<>gone 8>gone 9>&-; new >&8; echo $?
+    [ -z "$(portico list -q)" ] && echo none
   ]])
 
   prints("has a name of its own, or gets one", "1\n0\n", [[
@@ -107,6 +124,21 @@ d/x
     find d | tail -n +2 | sort
   ]])
 
+  prints("copies all that there is, and by names that are none", [[
+a,d,d/b
+a,d,d/b
+a,d,d/b,e,e/a,e/d,e/d/b
+a,d,d/b
+]], [[
+    new --name box >/dev/null
+    mkdir -p w/d out; echo 1 >w/a; echo 2 >w/d/b
+    tree() { (cd "$1" && find . -mindepth 1 | cut -c3- | sort | paste -sd,); }
+    cd w; portico cp . box:; cd ..; portico cp box: all; tree all
+    portico cp box: out/; tree out
+    cd w/d; portico cp .. box:e; cd ../..; portico cp box: more; tree more
+    portico cp box:d/.. back/; rm -r back/e; tree back
+  ]])
+
   prints("says what it cannot do", [[
 portico: cp: neither a nor b is in a sandbox: ID:PATH
 2
@@ -155,9 +187,14 @@ same
 0
 portico: nosuch: no such file or directory
 1
-portico: cat: b is not a path in a sandbox, which is written ID:PATH; portico ]]
-    .. [[cat --help
+portico: cat: 'b' is not a path in a sandbox, which is written ID:PATH; ]]
+    .. [[portico cat --help
 2
+portico: cat: 'box:' names no file, which is written ID:PATH; portico ls ]]
+    .. [[box: shows those that there are
+2
+portico: d: it is a directory; portico ls shows what is in it
+1
 ]], [[
     new --name box >/dev/null
     mkdir d; touch d/a; printf 123 >"d/b c"; chmod 640 "d/b c"
@@ -168,6 +205,19 @@ portico: cat: b is not a path in a sandbox, which is written ID:PATH; portico ]]
     portico cat box:f | cmp - f && echo same; echo $?
     portico cat box:nosuch; echo $?
     portico cat b; echo $?
+    portico cat box:; echo $?
+    portico cat box:d; echo $?
+  ]])
+
+  prints("tell what is wrong with the directory of sandboxes", [[
+portico: the directory /, where sandboxes that may outlive their program are ]]
+    .. [[kept: other users may enter it (chmod 700); --setting state=DIR (with ]]
+    .. [[--backend) names another
+1
+]], [[
+    mkdir -m 755 open
+    bad() { portico list --backend %s --setting "state=$dir/open"; }
+    bad 2>&1 | sed "s:$dir/open:/:"; bad 2>/dev/null; echo $?
   ]])
 
   prints("end like others whose reader is gone", "0\n141\nbox\n", [[

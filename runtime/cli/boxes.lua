@@ -39,20 +39,37 @@ end
 local function inside(text, command)
   local id, path = split(text)
   if not id then
-    options.refuse("%s is not a path in a sandbox, which is written ID:PATH; "
+    options.refuse("'%s' is not a path in a sandbox, which is written ID:PATH; "
       .. "portico %s --help", text, command)
   end
   return id, path
 end
 
--- The last name of a path.
+-- The last name of a path; nil where that is no name that a copy could have.
 local function name_of(path)
-  return path:match("([^/]+)/*$")
+  local name = path:match("([^/]+)/*$")
+  return name ~= "." and name ~= ".." and name or nil
 end
 
 -- ---- create, list, rm ------------------------------------------------------
 
 local run = {}
+
+-- Prints the id of a new sandbox. If nobody can have read it the sandbox ends:
+-- it would live on unknown.
+local function tell_id(plan, name, id)
+  local backend <close> = find.open(plan, name)
+  host.begin(false) -- a reader that is gone is an error, not the end
+  local written, why = host.emit(id .. "\n")
+  if written then
+    return
+  end
+  pcall(backend.destroy, backend, id)
+  fail(why and {
+    message = "cannot write the id to stdout, so the sandbox was ended: "
+      .. why,
+  })
+end
 
 function run.create(plan)
   local sandbox_options = plan.sandbox
@@ -75,7 +92,7 @@ function run.create(plan)
       error(err, 0)
     end
   end
-  print(try(sandbox.detach, sandbox))
+  tell_id(plan, sandbox.backend.name, try(sandbox.detach, sandbox))
 end
 
 -- A moment, as people of this machine write it.
@@ -147,17 +164,13 @@ end
 -- ---- cp --------------------------------------------------------------------
 
 -- Where a source arrives: in a directory under its own name, unless it is one.
+-- What is in "." and the like, which have none, arrives in the directory itself.
 local function target_of(source, target, is_directory, source_is_directory)
   local into = target == "" or target:sub(-1) == "/" or target == "."
     or is_directory and not source_is_directory
-  if not into then
-    return target
-  end
-  local name = name_of(source)
-  if not name then
-    options.refuse("%s has no name that it could keep", source)
-  end
-  return (target == "" and "." or target):gsub("/*$", "") .. "/" .. name
+  local name = into and name_of(source)
+  target = target == "" and "." or target
+  return name and target:gsub("/*$", "") .. "/" .. name or target
 end
 
 local function is_directory_inside(sandbox, path)
@@ -194,6 +207,7 @@ function run.cp(plan)
   end
   local from, from_path = split(source)
   local to, to_path = split(target)
+  from_path = from_path == "" and "." or from_path -- all that is there
   if (from == nil) == (to == nil) then
     options.refuse(from and "both %s and %s are in sandboxes; one has to be of "
       .. "this machine" or "neither %s nor %s is in a sandbox: ID:PATH", source,
@@ -275,6 +289,10 @@ function run.ls(plan)
 end
 
 local function write_out(sandbox, path)
+  if is_directory_inside(sandbox, path) then
+    fail({ message = path .. ": it is a directory; portico ls shows what is "
+      .. "in it" })
+  end
   local file <close> = try(sandbox.fs.open, sandbox.fs, path, "r")
   while true do
     local data = try(file.read, file, CHUNK)
@@ -294,6 +312,10 @@ function run.cat(plan)
   end
   for _, word in ipairs(plan.argv) do
     local id, path = inside(word, "cat")
+    if path == "" then
+      options.refuse("'%s' names no file, which is written ID:PATH; portico ls "
+        .. "%s: shows those that there are", word, id)
+    end
     with(plan, id, function(sandbox)
       write_out(sandbox, path)
     end)

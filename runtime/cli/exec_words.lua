@@ -49,7 +49,9 @@ local function translate(message)
       return ours and ours .. behind
     end)
     :gsub("^unknown setting %-%-workspace;.*",
-      "this backend has no --workspace"))
+      "this backend has no --workspace")
+    :gsub("the setting `(%l+)` names another$",
+      "--setting %1=DIR (with --backend) names another"))
 end
 
 -- What begins with a path is about that, whatever it is called.
@@ -66,6 +68,9 @@ end
 
 local function hint(err)
   local errors = require("portico.errors")
+  if tostring(err.message):find("the setting `%l+` names another$") then
+    return nil -- it has said so
+  end
   for class, text in pairs(HINTS) do
     if errors.is(err, class) then
       return text or nil
