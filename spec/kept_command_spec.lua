@@ -211,8 +211,8 @@ portico: d: it is a directory; portico ls shows what is in it
 
   prints("tell what is wrong with the directory of sandboxes", [[
 portico: the directory /, where sandboxes that may outlive their program are ]]
-    .. [[kept: other users may enter it (chmod 700); --setting state=DIR (with ]]
-    .. [[--backend) names another
+    .. [[kept: other users may enter it (chmod 700); --setting state=DIR ]]
+    .. [[(with --backend) names another
 1
 ]], [[
     mkdir -m 755 open

@@ -45,8 +45,10 @@ static void on_far_ended(plugin_far_end *end, int status) {
   static const char hangs[] = "the sandbox's keeper does not end";
   if (!e->op && status < 0)
     b->host->log(b->host, 1, hangs);
-  else if (e->op && status < 0)
+  else if (e->op && status == PCO_EBACKEND)
     pco_fail(b->host, e->op, status, PCO_SOURCE_PLUGIN, "%s", hangs);
+  else if (e->op && status < 0)
+    plugin_fail_end(b->host, e->op, end->id, status);
   if (status == 0)
     bwrap_remove_dead(b, end->id);
   if (e->op && status == 0)

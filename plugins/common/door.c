@@ -64,7 +64,10 @@ static int fail_taken(const plugin_state *st, const char *id, pco_error *err) {
   plugin_info i;
   if (plugin_state_look(st, id, &i) < 0)
     return plugin_fail(err, UV_EEXIST, "a sandbox '%s' exists already", id);
-  if (i.attached)
+  if (!i.lives)
+    plugin_fail(err, UV_EEXIST,
+                "what a killed sandbox '%s' has left is being removed", id);
+  else if (i.attached)
     plugin_fail(err, UV_EEXIST,
                 "a sandbox '%s' exists already, attached to process %ld", id,
                 (long)i.host);
@@ -93,9 +96,9 @@ static bool remove_dead(const plugin_state *st, const char *id, char **left) {
 
 static int publish(plugin_door *d, const plugin_info *i, char **left,
                    pco_error *err) {
-  int rc = plugin_state_publish(&d->state, i, &d->info, err);
+  int rc = plugin_state_publish(&d->state, i, &d->info, &d->hold, err);
   if (rc == UV_EEXIST && remove_dead(&d->state, d->id, left))
-    rc = plugin_state_publish(&d->state, i, &d->info, err);
+    rc = plugin_state_publish(&d->state, i, &d->info, &d->hold, err);
   return rc == UV_EEXIST ? fail_taken(&d->state, d->id, err) : rc;
 }
 
@@ -107,9 +110,7 @@ static int make(plugin_door *d, const char *backend, const char *setting,
     rc = publish(d, i, left, err);
   if (rc < 0)
     return rc;
-  rc = d->hold = plugin_state_hold(&d->state, d->id);
-  if (rc >= 0)
-    rc = d->listener = plugin_state_listen(&d->state, d->id);
+  rc = d->listener = plugin_state_listen(&d->state, d->id);
   return rc >= 0 ? 0
                  : plugin_fail(err, rc, "cannot make a socket in %.300s: %s",
                                d->state.path, uv_strerror(rc));

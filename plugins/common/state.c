@@ -24,7 +24,7 @@
 #define NAME_SIZE 128 /* a backend's id, one of a sandbox, an ending */
 #define BACKLOG   64
 
-enum { BYTE_LIVES, BYTE_ATTACHED };
+enum { BYTE_LIVES, BYTE_ATTACHED, BYTE_REMOVED };
 
 static void name_of(char out[NAME_SIZE], const plugin_state *st, const char *id,
                     const char *ending) {
@@ -107,32 +107,53 @@ static int open_new(const plugin_state *st, char name[NAME_SIZE]) {
   return fd < 0 ? -errno : fd;
 }
 
-/* It appears whole, and alive. */
+/* Another description of it, which holds another byte. */
+static int open_again(const plugin_state *st, const char *name, int byte) {
+  int fd = openat(st->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return -errno;
+  int rc = take_lock(fd, byte);
+  if (rc == 0)
+    return fd;
+  close(fd);
+  return rc;
+}
+
+/* It appears whole, alive, and attached to its maker: whoever looks for it
+ * comes later. */
 static int publish(const plugin_state *st, const char *id, const char *text,
-                   size_t len, int *out) {
+                   size_t len, int *out, int *hold) {
   char temporary[NAME_SIZE], name[NAME_SIZE];
-  int fd = open_new(st, temporary);
+  int fd = open_new(st, temporary), held = -1;
   if (fd < 0)
     return fd;
   name_of(name, st, id, ".info");
   int rc = write_all(fd, text, len);
   if (rc == 0)
     rc = take_lock(fd, BYTE_LIVES);
-  if (rc == 0 && linkat(st->dir, temporary, st->dir, name, 0) < 0)
-    rc = -errno;
+  if (rc == 0)
+    rc = held = open_again(st, temporary, BYTE_ATTACHED);
+  if (rc >= 0)
+    write_pid(held, PLUGIN_INFO_HOST, getpid());
+  if (rc >= 0)
+    rc = linkat(st->dir, temporary, st->dir, name, 0) < 0 ? -errno : 0;
   unlinkat(st->dir, temporary, 0);
-  if (rc < 0)
+  if (rc < 0) {
     close(fd);
-  *out = rc < 0 ? -1 : fd;
+    plugin_state_let_go(held);
+  } else {
+    *out = fd;
+    *hold = held;
+  }
   return rc;
 }
 
 int plugin_state_publish(const plugin_state *st, const plugin_info *i, int *fd,
-                         pco_error *err) {
+                         int *hold, pco_error *err) {
   char *text;
   size_t len;
   int rc = plugin_info_write(i, &text, &len);
-  *fd = -1;
+  *fd = *hold = -1;
   if (rc == UV_E2BIG)
     return plugin_fail(err, UV_EINVAL,
                        "labels and paths of a detachable sandbox may have %u "
@@ -140,7 +161,7 @@ int plugin_state_publish(const plugin_state *st, const plugin_info *i, int *fd,
                        PLUGIN_INFO_MAX / 1024);
   if (rc < 0)
     return rc;
-  rc = publish(st, i->id, text, len, fd);
+  rc = publish(st, i->id, text, len, fd, hold);
   free(text);
   return rc == 0 || rc == UV_EEXIST
              ? rc
@@ -336,7 +357,9 @@ int plugin_state_claim(const plugin_state *st, const char *id, plugin_info *i) {
   int fd = open_info(st, id);
   if (fd < 0)
     return fd;
-  int rc = take_lock(fd, BYTE_LIVES);
+  int rc = take_lock(fd, BYTE_REMOVED);
+  if (rc == 0 && is_locked(fd, BYTE_LIVES))
+    rc = UV_EBUSY;
   if (rc == 0 && !is_current(st, id, fd))
     rc = UV_ENOENT;
   if (rc == 0)

@@ -9,12 +9,12 @@
  * time it is opened, and everything is done by its descriptor: no link is
  * followed on the way to what is in it.
  *
- * Two bytes of an .info are locks of open file descriptions:
+ * Three bytes of an .info are locks of open file descriptions:
  *
- *   byte 0  held by the keeper as long as the sandbox lives; and for a moment
- *           by who removes what a killed keeper left.  Who holds it may remove
- *           the files
- *   byte 1  held by who is attached
+ *   byte 0  held by the keeper as long as the sandbox lives, by nobody after
+ *           it, and held already when the file gets its name
+ *   byte 1  held by who is attached; by the maker before anybody else
+ *   byte 2  held for a moment by who removes what a killed keeper left
  *
  * All [any]: no state but the files'.  A few system calls each, of a directory
  * that is mostly in memory.
@@ -44,15 +44,15 @@ void plugin_state_close(plugin_state *st);
 /* ---- one sandbox, by its maker ------------------------------------------ */
 
 /* Writes down a sandbox that is to be, which makes its id taken; what a killed
- * one of that id left must be gone.  0 and *fd, which holds byte 0; UV_EEXIST,
- * or another code and *err. */
+ * one of that id left must be gone.  0, *fd, which holds byte 0, and *hold,
+ * which holds byte 1; UV_EEXIST, or another code and *err. */
 int plugin_state_publish(const plugin_state *st, const plugin_info *i, int *fd,
-                         pco_error *err);
+                         int *hold, pco_error *err);
 /* Writes down the process behind pidfd as its keeper. */
 void plugin_state_set_keeper(int info, int pidfd);
 /* Makes its door, a socket that listens.  The descriptor, or a code. */
 int plugin_state_listen(const plugin_state *st, const char *id);
-/* Removes its files; only for who holds byte 0. */
+/* Removes its files; only for who holds byte 0, or byte 2. */
 void plugin_state_forget(const plugin_state *st, const char *id);
 
 /* ---- by everybody ------------------------------------------------------- */
@@ -79,7 +79,7 @@ int plugin_state_hold(const plugin_state *st, const char *id);
 void plugin_state_let_go(int fd);
 
 /* Takes one that is dead, to remove what is left of it: the descriptor that
- * holds byte 0, UV_EBUSY if it lives, UV_ENOENT. */
+ * holds byte 2, UV_EBUSY if it lives or another one removes it, UV_ENOENT. */
 int plugin_state_claim(const plugin_state *st, const char *id, plugin_info *i);
 
 #endif /* PLUGIN_STATE_H */

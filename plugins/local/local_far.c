@@ -74,10 +74,12 @@ static void on_far_ended(plugin_far_end *end, int status) {
     tidy(b, e->ending, end->id, e->op);
   } else {
     local_ending_free(e->ending);
-    if (e->op)
+    if (!e->op)
+      b->host->log(b->host, 1, hangs);
+    else if (status == PCO_EBACKEND)
       pco_fail(b->host, e->op, status, PCO_SOURCE_PLUGIN, "%s", hangs);
     else
-      b->host->log(b->host, 1, hangs);
+      plugin_fail_end(b->host, e->op, end->id, status);
   }
   free(e);
   b->work--;

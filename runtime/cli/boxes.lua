@@ -164,7 +164,7 @@ end
 -- ---- cp --------------------------------------------------------------------
 
 -- Where a source arrives: in a directory under its own name, unless it is one.
--- What is in "." and the like, which have none, arrives in the directory itself.
+-- What is in "." and the like, which have none, arrives in that itself.
 local function target_of(source, target, is_directory, source_is_directory)
   local into = target == "" or target:sub(-1) == "/" or target == "."
     or is_directory and not source_is_directory

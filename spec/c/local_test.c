@@ -337,6 +337,32 @@ static void test_far_end(void) {
   mini_close(&a);
 }
 
+/* One that another program is about to make: it has a name, and neither a door
+ * nor a keeper yet. */
+static int write_down_kept(void) {
+  static const char text[] = "host=0000000000\nkeeper=0000000000\n";
+  char path[PATH_MAX];
+  struct flock lives = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+  snprintf(path, sizeof path, "%s/local-kept.info", state);
+  int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  REQUIRE(fd >= 0 && fcntl(fd, F_OFD_SETLK, &lives) == 0 &&
+          write(fd, text, sizeof text - 1) == sizeof text - 1);
+  return fd;
+}
+
+static void test_end_too_early(void) {
+  mini_host h;
+  local_open(&h);
+  int fd = write_down_kept();
+  pco_op op = {.expect = NOTHING};
+  REQUIRE(api->destroy_id(h.backend, "kept", &op) == 0);
+  check(!wait_op(&h, &op, 300), "one without a door is waited for");
+  close(fd); /* its maker dies */
+  check(wait_op(&h, &op, 5000) && !op.code && entries(state) == 0,
+        "until it has a door, or is dead");
+  mini_close(&h);
+}
+
 static void test_ttl(void) {
   mini_host h;
   local_open(&h);
@@ -558,6 +584,7 @@ int main(int argc, char **argv) {
   test_stopped_agent();
   test_detach();
   test_far_end();
+  test_end_too_early();
   test_ttl();
   test_reap();
   test_first_visit();

@@ -302,6 +302,24 @@ static void test_life(void) {
   check(count() == 0 && look("one", &i) == UV_ENOENT, "nothing is left");
 }
 
+/* Nobody comes in between. */
+static void test_published(void) {
+  int info, hold;
+  plugin_info i = example(), seen;
+  plugin_state st;
+  snprintf(i.id, sizeof i.id, "new");
+  REQUIRE(plugin_state_open(&st, "b", dir, true, NULL) == 0 &&
+          plugin_state_publish(&st, &i, &info, &hold, NULL) == 0);
+  check(plugin_state_look(&st, "new", &seen) == 0 && seen.lives &&
+            seen.attached && seen.host == getpid(),
+        "what has its name is attached already");
+  plugin_info_deinit(&seen);
+  plugin_state_forget(&st, "new");
+  plugin_state_let_go(hold);
+  close(info);
+  plugin_state_close(&st);
+}
+
 static void test_claim(void) {
   int rc;
   plugin_info i, j;
@@ -313,6 +331,11 @@ static void test_claim(void) {
   REQUIRE(plugin_door_claim(&a, "b", dir, "dead", &i, NULL) == 0);
   check(plugin_door_claim(&b, "b", dir, "dead", &j, NULL) == UV_EBUSY,
         "one at a time removes what is left");
+  check(look("dead", &j) == 0 && !j.lives, "who does keeps nothing alive");
+  check(plugin_state_keeper(&a->state, &j) == PCO_EGONE, "nor a keeper");
+  plugin_info_deinit(&j);
+  make_door("dead", &rc);
+  check(rc == UV_EEXIST && says("being removed"), "its id is not free yet");
   plugin_door_leave(a);
   plugin_info_deinit(&i);
   REQUIRE(plugin_door_claim(&a, "b", dir, "dead", &i, NULL) == 0);
@@ -406,6 +429,7 @@ int main(void) {
   test_text();
   test_broken_text();
   test_life();
+  test_published();
   test_claim();
   test_names();
   test_door();
