@@ -9,8 +9,9 @@
  * anyway.
  *
  * All or nothing: `plan` is what the sandbox is to be and what was made for it
- * so far; whatever fails, plan_undo() takes it back.  The agent is started
- * last, after everything that could fail.
+ * so far; whatever fails, plan_undo() takes it back.  Nothing is left either if
+ * this process is killed on the way: the agent is started before its directory
+ * is made, removes that in the end, and begins only when it is told to.
  */
 #include "local.h"
 
@@ -20,17 +21,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct plan {
-  char dir[PATH_MAX];       /* private; "" before it is made */
+  char tmpdir[PATH_MAX];    /* without links */
+  char dir[PATH_MAX];       /* private; in it */
   char tmp[PATH_MAX];       /* in it */
   char workspace[PATH_MAX]; /* in it, or the one that was given */
   bool own_workspace;
+  bool made;              /* dir, at least */
   char root[PATH_MAX];    /* without links */
   const char *root_given; /* the same as the user wrote it */
   char cwd[PATH_MAX];     /* without links */
@@ -118,48 +124,101 @@ static int join(char out[PATH_MAX], const char *a, const char *b) {
   return n < 0 || n >= PATH_MAX ? UV_ENAMETOOLONG : 0;
 }
 
-static int make_dirs(plan *p, const char *tmpdir, pco_error *err) {
-  char real[PATH_MAX], made[PATH_MAX], name[64];
-  int rc = find_dir("tmpdir", tmpdir, real, err);
+/* Names that nobody has; nothing is made yet. */
+static int choose_dirs(plan *p, const char *tmpdir, pco_error *err) {
+  char name[64];
+  uint64_t random;
+  int rc = find_dir("tmpdir", tmpdir, p->tmpdir, err);
   if (rc < 0)
     return rc;
-  snprintf(name, sizeof name, "portico-local-%ld-XXXXXX", (long)getpid());
-  rc = join(made, pco_streq(real, "/") ? "" : real, name);
-  if (rc == 0 && !mkdtemp(made)) /* 0700 */
-    rc = -errno;
-  if (rc < 0)
-    return plugin_fail(err, rc, "cannot make a directory in %.300s: %s", real,
-                       uv_strerror(rc));
-  memcpy(p->dir, made, sizeof made);
-  rc = join(p->tmp, p->dir, "tmp");
-  if (rc == 0 && mkdir(p->tmp, 0700) < 0)
-    rc = -errno;
-  if (rc == 0 && p->own_workspace) {
+  if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
+    random = uv_hrtime();
+  snprintf(name, sizeof name, "portico-local-%ld-%012llx", (long)getpid(),
+           (unsigned long long)random >> 16);
+  rc = join(p->dir, pco_streq(p->tmpdir, "/") ? "" : p->tmpdir, name);
+  if (rc == 0)
+    rc = join(p->tmp, p->dir, "tmp");
+  if (rc == 0 && p->own_workspace)
     rc = join(p->workspace, p->dir, "workspace");
-    if (rc == 0 && mkdir(p->workspace, 0700) < 0)
-      rc = -errno;
-  }
+  return rc < 0 ? plugin_fail(err, rc, "tmpdir %.300s: the path is too long",
+                              p->tmpdir)
+                : 0;
+}
+
+static int make_dirs(plan *p, pco_error *err) {
+  int rc = mkdir(p->dir, 0700) < 0 ? -errno : 0;
+  if (rc < 0)
+    return plugin_fail(err, rc, "cannot make a directory in %.300s: %s",
+                       p->tmpdir, uv_strerror(rc));
+  p->made = true;
+  if (mkdir(p->tmp, 0700) < 0 ||
+      (p->own_workspace && mkdir(p->workspace, 0700) < 0))
+    rc = -errno;
   return rc < 0
              ? plugin_fail(err, rc, "cannot make the directories of %.300s: %s",
                            p->dir, uv_strerror(rc))
              : 0;
 }
 
-/* Root and working directory; the private ones exist. */
+/* Whether it will be one of the directories that are to be made. */
+static bool is_planned(const plan *p, const char *path) {
+  return pco_streq(path, p->dir) || pco_streq(path, p->tmp) ||
+         (p->own_workspace && pco_streq(path, p->workspace));
+}
+
+/* Takes "." and ".." and what they undo out of an absolute path: what is to be
+ * made has no links in it. */
+static void simplify(const char *path, char out[PATH_MAX]) {
+  size_t len = 0;
+  while (*path) {
+    size_t n = strcspn(path, "/");
+    if (n == 2 && memcmp(path, "..", 2) == 0)
+      while (len > 0 && out[--len] != '/')
+        ;
+    else if (n > 0 && !(n == 1 && *path == '.')) {
+      out[len++] = '/';
+      memcpy(out + len, path, n);
+      len += n;
+    }
+    path += n + (path[n] == '/');
+  }
+  if (len == 0)
+    out[len++] = '/';
+  out[len] = '\0';
+}
+
+static int find_cwd(plan *p, const char *cwd, pco_error *err) {
+  char joined[PATH_MAX], simple[PATH_MAX];
+  if (*cwd != '/' && join(joined, p->workspace, cwd) < 0)
+    return plugin_fail(err, UV_ENAMETOOLONG, "cwd %.300s: the path is too long",
+                       cwd);
+  const char *path = *cwd == '/' ? cwd : joined;
+  if (strlen(path) >= sizeof simple)
+    return plugin_fail(err, UV_ENAMETOOLONG, "cwd %.300s: the path is too long",
+                       cwd);
+  simplify(path, simple);
+  if (is_planned(p, simple)) {
+    memcpy(p->cwd, simple, sizeof simple);
+    return 0;
+  }
+  bool leaves =
+      p->own_workspace && *cwd != '/' && !plugin_is_inside(simple, p->dir);
+  return find_dir("cwd", leaves ? simple : path, p->cwd, err);
+}
+
+/* Root and working directory. */
 static int find_places(plan *p, const pco_create_opts *o, pco_error *err) {
   const char *workspace =
       pco_setting_get(o->settings, o->n_settings, "workspace");
   const char *root = pco_setting_get(o->settings, o->n_settings, "root");
-  char joined[PATH_MAX];
   p->root_given = root ? root : workspace ? workspace : p->workspace;
-  int rc = find_absolute_dir("root", p->root_given, p->root, err);
-  if (rc < 0)
-    return rc;
-  const char *cwd = o->cwd ? o->cwd : ".";
-  if (*cwd != '/' && join(joined, p->workspace, cwd) < 0)
-    return plugin_fail(err, UV_ENAMETOOLONG, "cwd %.300s: the path is too long",
-                       cwd);
-  rc = find_dir("cwd", *cwd == '/' ? cwd : joined, p->cwd, err);
+  int rc = 0;
+  if (is_planned(p, p->root_given))
+    memcpy(p->root, p->workspace, sizeof p->workspace);
+  else
+    rc = find_absolute_dir("root", p->root_given, p->root, err);
+  if (rc == 0)
+    rc = find_cwd(p, o->cwd ? o->cwd : ".", err);
   if (rc == 0 && !plugin_is_inside(p->cwd, p->root))
     rc = plugin_fail(
         err, UV_EACCES,
@@ -169,15 +228,14 @@ static int find_places(plan *p, const pco_create_opts *o, pco_error *err) {
   return rc;
 }
 
-/* The agent was never there, so the directories are empty. */
-static void plan_undo(plan *p) {
-  if (*p->dir) {
-    if (p->own_workspace && *p->workspace)
-      rmdir(p->workspace);
-    if (*p->tmp)
-      rmdir(p->tmp);
-    rmdir(p->dir);
-  }
+/* No agent has begun, so the directories are empty. */
+static void plan_undo(const plan *p) {
+  if (!p->made)
+    return;
+  if (p->own_workspace)
+    rmdir(p->workspace);
+  rmdir(p->tmp);
+  rmdir(p->dir);
 }
 
 /* ---- environment -------------------------------------------------------- */
@@ -198,6 +256,7 @@ typedef struct start_with {
   int32_t fds[8];
   size_t n_fds;
   char ttl[24];
+  char go[24];
 } start_with;
 
 static void add_option(start_with *w, const char *name, const char *value) {
@@ -223,8 +282,9 @@ static void add_door(start_with *w, const plugin_door *door, double expires) {
   }
 }
 
-/* Starts it with one end of a stream, or with a door if that is -1. */
-static int start_agent(pco_backend *b, const plan *p, int stream,
+/* Starts it with one end of a stream, or with a door if that is -1; it begins
+ * when there is a byte in `go`. */
+static int start_agent(pco_backend *b, const plan *p, int stream, int go,
                        const pco_sandbox *s, int32_t *pidfd, pco_error *err) {
   start_with w = {.argv = {"portico-agent"}, .n_argv = 1, .n_fds = 3};
   int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -235,32 +295,67 @@ static int start_agent(pco_backend *b, const plan *p, int stream,
     add_fd(&w, "--fd", "3", stream);
   else
     add_door(&w, s->door, s->entry.expires);
+  snprintf(w.go, sizeof w.go, "%zu", w.n_fds);
+  add_fd(&w, "--wait", w.go, go);
+  add_option(&w, "--cwd", p->cwd);
   add_option(&w, "--root", p->root);
   add_option(&w, "--alias", p->root_given);
   add_option(&w, "--remove", p->dir);
   int rc = plugin_start_agent(&b->services, w.argv,
-                              (const char *const *)p->env.items, p->cwd, w.fds,
+                              (const char *const *)p->env.items, "/", w.fds,
                               w.n_fds, pidfd, err);
   close(null_fd);
   return rc;
 }
 
 /* Its own end is *stream, or -1 of one with a door. */
-static int start(pco_backend *b, const plan *p, const pco_sandbox *s,
-                 int *stream, int32_t *pidfd, pco_error *err) {
+static int start_with_stream(pco_backend *b, const plan *p, int go,
+                             const pco_sandbox *s, int *stream, int32_t *pidfd,
+                             pco_error *err) {
   int pair[2];
   *stream = -1;
   if (s->door)
-    return start_agent(b, p, -1, s, pidfd, err);
+    return start_agent(b, p, -1, go, s, pidfd, err);
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
     return plugin_fail(err, -errno, "cannot make a stream to the agent: %s",
                        uv_strerror(-errno));
-  int rc = start_agent(b, p, pair[1], s, pidfd, err);
+  int rc = start_agent(b, p, pair[1], go, s, pidfd, err);
   close(pair[1]);
   if (rc < 0)
     close(pair[0]);
   else
     *stream = pair[0];
+  return rc;
+}
+
+/* It has not begun, so it dies at once. */
+static void take_back(int pidfd, int stream) {
+  siginfo_t info;
+  plugin_kill(pidfd, SIGKILL);
+  while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) < 0 && errno == EINTR)
+    ;
+  close(pidfd);
+  if (stream >= 0)
+    close(stream);
+}
+
+/* Starts it, makes its directories, and lets it begin. */
+static int start(pco_backend *b, plan *p, const pco_sandbox *s, int *stream,
+                 int32_t *pidfd, pco_error *err) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) < 0)
+    return plugin_fail(err, -errno, "cannot make a pipe to the agent: %s",
+                       uv_strerror(-errno));
+  int rc = start_with_stream(b, p, go[0], s, stream, pidfd, err);
+  if (rc == 0) {
+    rc = make_dirs(p, err);
+    if (rc == 0 && write(go[1], "", 1) != 1)
+      rc = -errno;
+    if (rc < 0)
+      take_back(*pidfd, *stream);
+  }
+  close(go[0]);
+  close(go[1]);
   return rc;
 }
 
@@ -276,7 +371,7 @@ static int make_plan(pco_backend *b, const pco_create_opts *o, plan *p,
   if (rc == 0 && workspace)
     rc = find_absolute_dir("workspace", workspace, p->workspace, err);
   if (rc == 0)
-    rc = make_dirs(p, b->tmpdir, err);
+    rc = choose_dirs(p, b->tmpdir, err);
   if (rc == 0)
     rc = find_places(p, o, err);
   if (rc == 0)
@@ -324,7 +419,7 @@ static int make_door(pco_sandbox *s, const pco_create_opts *o, pco_error *err) {
   return rc;
 }
 
-static int start_listed(pco_sandbox *s, const pco_create_opts *o, const plan *p,
+static int start_listed(pco_sandbox *s, const pco_create_opts *o, plan *p,
                         int *stream, pco_error *err) {
   int32_t pidfd = -1;
   int rc = make_door(s, o, err);
@@ -338,9 +433,8 @@ static int start_listed(pco_sandbox *s, const pco_create_opts *o, const plan *p,
   return 0;
 }
 
-static int start_sandbox(pco_backend *b, const pco_create_opts *o,
-                         const plan *p, pco_sandbox **out, int *stream,
-                         pco_error *err) {
+static int start_sandbox(pco_backend *b, const pco_create_opts *o, plan *p,
+                         pco_sandbox **out, int *stream, pco_error *err) {
   pco_sandbox *s = sandbox_create(b, o, p);
   if (!s)
     return plugin_fail(err, UV_ENOMEM, NULL);

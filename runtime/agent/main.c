@@ -8,6 +8,7 @@
  */
 #include "agent.h"
 #include "cgroup.h"
+#include "door.h"
 #include "harden.h"
 #include "keeper.h"
 #include "options.h"
@@ -29,7 +30,8 @@
 
 static const char USAGE[] =
     "usage: portico-agent --fd N [--door N] [--root DIR] [--alias DIR]\n"
-    "                     [--remove DIR] [--user UID:GID] [--keeper N]\n"
+    "                     [--remove DIR] [--wait N] [--cwd DIR]\n"
+    "                     [--user UID:GID] [--keeper N]\n"
     "                     [--rlimit LIMITS] [--emulate LIMITS] [--confine]\n"
     "       portico-agent --listen N --state N --info N --name NAME [--ttl "
     "MS]\n"
@@ -47,6 +49,8 @@ static const char USAGE[] =
 typedef struct arguments {
   pco_agent_options agent;
   const char *remove;      /* NULL: nothing */
+  const char *cwd;         /* NULL: where it is */
+  int wait;                /* for a byte before it begins; or -1 */
   const char *remove_only; /* NULL: run */
   const char *cgroup_base; /* NULL: run */
   const char *cgroup_name;
@@ -76,6 +80,8 @@ static bool parse_one(const char *name, const char *value, arguments *out) {
     return parse_fd(value, &a->entrance.dir);
   if (strcmp(name, "--info") == 0)
     return parse_fd(value, &a->entrance.info);
+  if (strcmp(name, "--wait") == 0)
+    return parse_fd(value, &out->wait);
   if (strcmp(name, "--ttl") == 0)
     return pco_parse_number(value, &a->entrance.ttl_ms) &&
            a->entrance.ttl_ms > 0 && a->entrance.ttl_ms <= MAX_TTL;
@@ -95,6 +101,8 @@ static bool parse_one(const char *name, const char *value, arguments *out) {
     a->entrance.name = value;
   else if (strcmp(name, "--remove") == 0)
     out->remove = value;
+  else if (strcmp(name, "--cwd") == 0)
+    out->cwd = value;
   else if (strcmp(name, "--remove-only") == 0)
     out->remove_only = value;
   else
@@ -113,7 +121,7 @@ static bool is_complete(const pco_agent_options *a) {
 
 static bool parse(int argc, char **argv, arguments *out) {
   memset(out, 0, sizeof *out);
-  out->agent.fd = out->agent.keeper = -1;
+  out->agent.fd = out->agent.keeper = out->wait = -1;
   pco_entrance_options *e = &out->agent.entrance;
   e->visits = e->listener = e->dir = e->info = -1;
   out->agent.root = "/";
@@ -174,27 +182,64 @@ static int remove_cgroup(const char *base, const char *name) {
   return rc == 0 ? 0 : complain(name, rc);
 }
 
-/* The directory of the tree to remove is opened before anything hostile runs,
- * so that later links on the way to it change nothing. */
+/* Whoever started it makes the directories meanwhile; false: he has died. */
+static bool may_begin(int fd) {
+  char byte;
+  ssize_t n;
+  if (fd < 0)
+    return true;
+  do
+    n = read(fd, &byte, 1);
+  while (n < 0 && errno == EINTR);
+  close(fd);
+  return n == 1;
+}
+
+/* Takes away what is written down of a sandbox that never was. */
+static void forget_door(const pco_entrance_options *e) {
+  const pco_keeper_report none = {0};
+  pco_door d;
+  if (e->listener < 0)
+    return;
+  pco_door_init(&d, e->listener, e->dir, e->info, e->name, 0);
+  pco_door_close(&d, &none);
+}
+
+/* Its exit status; *begun: it is to be deinited. */
+static int serve(pco_agent *agent, const arguments *o, bool *begun) {
+  const char *what;
+  if (!may_begin(o->wait)) {
+    forget_door(&o->agent.entrance);
+    return 1;
+  }
+  if (o->cwd && chdir(o->cwd) != 0)
+    return complain(o->cwd, -errno);
+  int rc = pco_agent_init(agent, &o->agent, &what);
+  if (rc != 0)
+    return complain(what, rc);
+  *begun = true;
+  return pco_agent_run(agent);
+}
+
+/* The directory above the tree to remove is opened before anything hostile
+ * runs, so that later links on the way to it change nothing. */
 static int run(const arguments *o) {
   static _Alignas(4096) pco_agent agent; /* its first page is the busy one */
   char name[NAME_MAX + 1];
-  const char *what;
+  bool begun = false;
   int parent = -1;
   int rc = pco_procfs_open();
   if (rc != 0)
     return complain("/proc of this PID namespace is needed", rc);
   if (o->remove && (parent = pco_rmtree_open_parent(o->remove, name)) < 0)
     return complain(o->remove, parent);
-  rc = pco_agent_init(&agent, &o->agent, &what);
-  if (rc != 0)
-    return complain(what, rc);
-  int status = pco_agent_run(&agent);
+  int status = serve(&agent, o, &begun);
   if (parent >= 0 && (rc = remove_tree(parent, name)) != 0) {
     complain(o->remove, rc);
     status = status ? status : 1;
   }
-  pco_agent_deinit(&agent);
+  if (begun)
+    pco_agent_deinit(&agent);
   return status;
 }
 
@@ -222,8 +267,8 @@ int main(int argc, char **argv) {
     return remove_cgroup(o.cgroup_base, o.cgroup_name);
   pco_harden_signals();
   const pco_entrance_options *e = &o.agent.entrance;
-  const int fds[] = {o.agent.fd,  o.agent.keeper, e->visits,
-                     e->listener, e->dir,         e->info};
+  const int fds[] = {o.agent.fd, o.agent.keeper, e->visits, e->listener,
+                     e->dir,     e->info,        o.wait};
   int rc = o.agent.fd >= 0 ? pco_harden_check_stream(o.agent.fd) : 0;
   if (rc == 0)
     rc = pco_harden_fds(fds, sizeof fds / sizeof *fds);

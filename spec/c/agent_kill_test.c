@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -278,6 +279,43 @@ static void test_agent_killed(void) {
   count_processes(mark, true);
 }
 
+/* One that is to wait for its host, which makes the directory; `go` says that
+ * it may begin, else the host dies.  Its exit status. */
+static int wait_for_host(const char *box, bool go) {
+  int stream[2], wait[2];
+  OK(socketpair(AF_UNIX, SOCK_STREAM, 0, stream) == 0 && pipe(wait) == 0,
+     "a stream and a pipe");
+  pid_t pid = fork();
+  if (pid == 0) {
+    char fd[16], wait_fd[16];
+    close(stream[0]);
+    close(wait[1]);
+    snprintf(fd, sizeof fd, "%d", stream[1]);
+    snprintf(wait_fd, sizeof wait_fd, "%d", wait[0]);
+    execl(agent, "portico-agent", "--fd", fd, "--wait", wait_fd, "--cwd", box,
+          "--root", box, "--remove", box, (char *)NULL);
+    _exit(99);
+  }
+  close(stream[1]);
+  close(wait[0]);
+  mkdir(box, 0700);
+  OK(!go || write(wait[1], "", 1) == 1, "the byte");
+  close(wait[1]);
+  close(stream[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_wait(void) {
+  char box[128];
+  snprintf(box, sizeof box, "%s/made", dir);
+  IS(wait_for_host(box, true), 0, "an agent that may begin serves its stream");
+  OK(access(box, F_OK) != 0, "and removes the directory");
+  IS(wait_for_host(box, false), 1, "one whose host has died does not begin");
+  OK(access(box, F_OK) != 0, "and removes what was made for it");
+}
+
 static void test_remove_only(void) {
   char box[128], command[4096];
   snprintf(box, sizeof box, "%s/tree", dir);
@@ -315,6 +353,7 @@ int main(int argc, char **argv) {
   test_end_of_stream(false);
   test_end_of_stream(true);
   test_agent_killed();
+  test_wait();
   test_remove_only();
   return place_done();
 }

@@ -28,6 +28,7 @@ static char tmp[] = "/tmp/portico-test-local-XXXXXX";
 static char state[] = "/tmp/portico-test-state-XXXXXX";
 static int spawn_result; /* < 0: spawn() fails */
 static int last_pidfd = -1;
+static int n_at_start; /* entries of tmp when the last agent was started */
 static char last_args[4096];
 static char last_env[8192];
 
@@ -47,6 +48,17 @@ static void join(char *out, size_t size, const char *const *list) {
     len += (size_t)snprintf(out + len, size - len, "%s\n", *list);
 }
 
+/* Counts the entries of a directory. */
+static int entries(const char *path) {
+  int n = -2; /* "." and ".." */
+  DIR *d = opendir(path);
+  REQUIRE(d);
+  while (readdir(d))
+    n++;
+  closedir(d);
+  return n;
+}
+
 static int do_spawn(const pco_host *host, const pco_host_spawn_opts *o,
                     int32_t *pidfd, pco_error *err) {
   (void)host;
@@ -54,6 +66,7 @@ static int do_spawn(const pco_host *host, const pco_host_spawn_opts *o,
   *pidfd = -1;
   if (spawn_result < 0)
     return pco_error_set(err, spawn_result, PCO_SOURCE_HOST, "not %s", "now");
+  n_at_start = entries(tmp);
   join(last_args, sizeof last_args, o->argv);
   join(last_env, sizeof last_env, o->env);
   int rc = pco__spawn(NULL, o->exec_fd, (char *const *)(uintptr_t)o->argv,
@@ -80,17 +93,6 @@ static void local_open(mini_host *h) {
   mini_start(h, api);
   h->extension = extension;
   REQUIRE(api->open(&h->host, settings, 2, &h->backend, NULL) == 0);
-}
-
-/* Counts the entries of a directory. */
-static int entries(const char *path) {
-  int n = -2; /* "." and ".." */
-  DIR *d = opendir(path);
-  REQUIRE(d);
-  while (readdir(d))
-    n++;
-  closedir(d);
-  return n;
 }
 
 static pco_op create_op(mini_host *h, const pco_create_opts *o) {
@@ -178,6 +180,7 @@ static void test_life(void) {
         "the environment is the base, nothing of the host's");
   check(has_line(last_args, cwd) && has_line(last_args, "--remove"),
         "the agent is told where");
+  check(n_at_start == 0, "and lives before there is anything to remove");
   close(op.fd);
   check(destroy(&h, op.sandbox), "destroy");
   check(entries(tmp) == 0, "nothing is left");
