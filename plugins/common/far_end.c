@@ -134,7 +134,7 @@ int plugin_far_end_start(plugin_far_end *e, uv_loop_t *loop,
   snprintf(e->id, sizeof e->id, "%.64s", id);
   uv_update_time(loop);
   e->deadline = uv_now(loop) + ms;
-  int rc = plugin_state_open(&e->state, backend, setting, false, err);
+  int rc = plugin_state_open_there(&e->state, backend, setting, err);
   if (rc == 0)
     rc = look(e);
   if (rc <= 0)

@@ -39,6 +39,12 @@ int plugin_state_path(const char *setting, char out[PATH_MAX], pco_error *err);
  * is PCO_EUNAVAILABLE, and *err says what is wrong with the directory. */
 int plugin_state_open(plugin_state *st, const char *backend,
                       const char *setting, bool make, pco_error *err);
+/* Opens it to look for what is there already.  As above, but if it is where it
+ * is by default and another user has made it, which nobody can help who never
+ * left a sandbox running, that is UV_ENOENT, too: nothing in it can be this
+ * user's.  *err then says what is wrong. */
+int plugin_state_open_there(plugin_state *st, const char *backend,
+                            const char *setting, pco_error *err);
 void plugin_state_close(plugin_state *st);
 
 /* ---- one sandbox, by its maker ------------------------------------------ */
@@ -59,8 +65,9 @@ void plugin_state_forget(const plugin_state *st, const char *id);
 
 /* Reads what is known of it, and whether it lives.  UV_ENOENT. */
 int plugin_state_look(const plugin_state *st, const char *id, plugin_info *i);
-/* Reads all of a backend, none if there is no directory yet, and removes what
- * a program has left that was killed while it wrote one down.  *list is for
+/* Reads all of a backend, none if there is no directory yet, or only another
+ * user's (then *err says so), and removes what a program has left that was
+ * killed while it wrote one down.  *list is for
  * plugin_state_free_list(). */
 int plugin_state_list(const char *backend, const char *setting,
                       plugin_info **list, size_t *n, pco_error *err);

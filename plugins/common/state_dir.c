@@ -107,6 +107,18 @@ int plugin_state_open(plugin_state *st, const char *backend,
   return 0;
 }
 
+int plugin_state_open_there(plugin_state *st, const char *backend,
+                            const char *setting, pco_error *err) {
+  struct stat s;
+  int rc = plugin_state_open(st, backend, setting, false, err);
+  if (rc != PCO_EUNAVAILABLE || setting || lstat(st->path, &s) < 0 ||
+      s.st_uid == geteuid())
+    return rc;
+  if (err)
+    err->code = UV_ENOENT;
+  return UV_ENOENT;
+}
+
 void plugin_state_close(plugin_state *st) {
   if (st->dir >= 0)
     close(st->dir);

@@ -82,7 +82,7 @@ int plugin_state_list(const char *backend, const char *setting,
   plugin_state st;
   *list = NULL;
   *n = 0;
-  int rc = plugin_state_open(&st, backend, setting, false, err);
+  int rc = plugin_state_open_there(&st, backend, setting, err);
   if (rc == UV_ENOENT)
     return 0;
   if (rc < 0)

@@ -138,6 +138,8 @@ void plugin_table_list(plugin_table *t, const pco_host *host,
     host->fail(host, op, &err);
     return;
   }
+  if (err.message)
+    host->log(host, 1, err.message);
   list_both(t, host, list, n, op);
   plugin_state_free_list(list, n);
 }

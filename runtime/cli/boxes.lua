@@ -122,6 +122,7 @@ function run.list(plan)
   if plan.argv[1] then
     options.refuse("list takes no words (got '%s')", plan.argv[1])
   end
+  require("portico.sync").set_logger(words.remark_log)
   for _, name in ipairs(find.candidates(plan)) do
     local backend <close> = find.open(plan, name)
     for _, info in ipairs(try(backend.list, backend)) do

@@ -112,6 +112,13 @@ local function remark(plan, result)
   end
 end
 
+-- A logger that says the warnings of the library.
+local function remark_log(record)
+  if record.level == "warning" or record.level == "error" then
+    host.say(record.level .. ": " .. translate(record.message))
+  end
+end
+
 -- ---- how far it is ---------------------------------------------------------
 
 local WIDTH = 20 -- of the bar
@@ -137,5 +144,6 @@ local function new_bar(label)
 end
 
 return {
-  new_bar = new_bar, report = report, start_code = start_code, remark = remark
+  new_bar = new_bar, report = report, start_code = start_code, remark = remark,
+  remark_log = remark_log,
 }

@@ -96,6 +96,31 @@ static void test_other_user(void) {
     rmdir(path);
 }
 
+/* Nobody who never left a sandbox running can help that. */
+static void test_other_user_by_default(void) {
+  plugin_info *list;
+  plugin_state st;
+  size_t n = 1;
+  char path[PATH_MAX];
+  if (geteuid() != 0) {
+    printf("ok %d # SKIP only root can give a directory away\n", ++tap_count);
+    return;
+  }
+  snprintf(path, sizeof path, "%s", in_top("portico"));
+  setenv("XDG_RUNTIME_DIR", top, 1);
+  REQUIRE(mkdir(path, 0700) == 0 && chown(path, 65534, 65534) == 0);
+  err = pco_error_in(room, sizeof room);
+  check(plugin_state_list("b", NULL, &list, &n, &err) == 0 && n == 0 &&
+            says("belongs to another user"),
+        "by default another user's holds none, and that is told");
+  check(plugin_state_open(&st, "b", NULL, true, NULL) == PCO_EUNAVAILABLE,
+        "it is not taken");
+  check(plugin_state_list("b", path, &list, &n, &err) == PCO_EUNAVAILABLE,
+        "one that was named has to be good");
+  rmdir(path);
+  unsetenv("XDG_RUNTIME_DIR");
+}
+
 static void test_default(void) {
   char path[PATH_MAX];
   setenv("XDG_RUNTIME_DIR", top, 1);
@@ -425,6 +450,7 @@ int main(void) {
   snprintf(dir, sizeof dir, "%s/state", top);
   test_directory();
   test_other_user();
+  test_other_user_by_default();
   test_default();
   test_text();
   test_broken_text();
