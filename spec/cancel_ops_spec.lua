@@ -25,6 +25,7 @@ local function cancelled(seconds, fn, ...)
     assert.is_false(ok)
     assert.is_true(errors.is(err, "CancelledError"), tostring(err))
     assert.equal("not needed", err.reason)
+    assert.equal("not needed", err.message:sub(1, 10))
     return err
   end)
 end

@@ -50,6 +50,23 @@ describe("cancelling", function()
     assert.is_true(rawequal(cause, err.reason))
   end)
 
+  inside(it, "has any value as its reason, and tells texts and numbers",
+    function()
+      local object = {}
+      for reason, message in pairs({
+        [42] = "42",
+        ["a\0b"] = "a\0b",
+        [object] = "the task was cancelled",
+        [true] = "the task was cancelled",
+      }) do
+        local err = raises("CancelledError", task.scope, function(scope)
+          scope:cancel(reason)
+          task.sleep(0)
+        end)
+        assert.same({ message, reason }, { err.message, err.reason })
+      end
+    end)
+
   inside(it, "a task ends it alone", function()
     task.scope(function(scope)
       local other = scope:spawn(function()
@@ -150,8 +167,9 @@ end)
 describe("a deadline", function()
   inside(it, "raises TimeoutError, caused by the cancellation", function()
     local err = raises("TimeoutError", task.timeout, 0.02, never)
-    assert.same({ "PCO_ECALLTIMEOUT", "task.timeout" },
-      { err.code, err.operation })
+    assert.same(
+      { "PCO_ECALLTIMEOUT", "task.timeout", "it did not end within 0.02 s" },
+      { err.code, err.operation, err.message })
     assert.is_true(errors.is(err.cause, "CancelledError"))
   end)
 
@@ -197,6 +215,9 @@ describe("a deadline", function()
     end
     raises("InvalidArgumentError", task.timeout, 1)
     raises("InvalidArgumentError", task.timeout, nil, print)
+    local err = raises("InvalidArgumentError", task.scope, print,
+      { deadline = 0 / 0 })
+    assert.truthy(err.message:find("no number", 1, true), err.message)
   end)
 end)
 

@@ -24,6 +24,7 @@ local core = require("portico.core")
 ---@field source "host"|"plugin"|"agent"|"remote"|nil who said it
 ---@field retryable boolean? doing the same again may work
 ---@field cause portico.Error? what led to it
+---@field reason any what `cancel` was given (CancelledError)
 ---@field limit string? which limit was hit (LimitError)
 ---@field written integer? bytes that a write had taken when it failed
 ---@field others portico.Error[]? errors of sibling tasks

@@ -237,18 +237,35 @@ static const char *default_text(const pco__cancel *c) {
   }
 }
 
-/* Sets the reason on the error object on top: a text is its message (unless
- * that says more), another value the field `reason` and, if it is an error,
- * the cause. */
-static void set_reason(lua_State *L, const pco__cancel *c, bool message) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, c) == LUA_TNIL) {
+/* Sets the message of the error object below the reason on top: the reason, if
+ * that is a text, before what the error says for itself. */
+static void set_message(lua_State *L, const pco__cancel *c) {
+  int reason = lua_gettop(L);
+  bool is_text =
+      lua_type(L, reason) == LUA_TSTRING || lua_type(L, reason) == LUA_TNUMBER;
+  if (is_text)
+    lua_pushvalue(L, reason);
+  else
+    lua_pushstring(L, default_text(c));
+  lua_getfield(L, reason - 1, "message");
+  const char *own = lua_tostring(L, -1);
+  if (!own || strcmp(own, pco__code_text(pco__cancel_code(c))) == 0) {
     lua_pop(L, 1);
-    return;
+  } else if (is_text) {
+    lua_pushliteral(L, ": ");
+    lua_insert(L, -2);
+    lua_concat(L, 3);
   }
-  if (message && lua_type(L, -1) == LUA_TSTRING) {
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -3, "message");
-  }
+  lua_tostring(L, -1); /* a number becomes a text */
+  lua_setfield(L, reason - 1, "message");
+  lua_settop(L, reason);
+}
+
+/* Sets the reason on the error object on top: a text is its message, any value
+ * the field `reason` and, if it is an error, the cause. */
+static void set_reason(lua_State *L, const pco__cancel *c) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, c);
+  set_message(L, c);
   if (pco__is_error(L, -1)) {
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "cause");
@@ -262,11 +279,10 @@ static void set_reason(lua_State *L, const pco__cancel *c, bool message) {
 void pco__push_cancel_error(lua_State *L, const pco__cancel *c,
                             const char *operation) {
   ((pco__cancel *)c)->seen = true;
-  pco__push_error(L,
-                  pco__error_new(pco__cancel_code(c), PCO_SOURCE_HOST, NULL,
-                                 "%s", default_text(c)),
-                  operation);
-  set_reason(L, c, true);
+  pco__push_error(
+      L, pco__error_new(pco__cancel_code(c), PCO_SOURCE_HOST, NULL, NULL),
+      operation);
+  set_reason(L, c);
 }
 
 void pco__add_reason(lua_State *L, pco__task *task) {
@@ -274,7 +290,7 @@ void pco__add_reason(lua_State *L, pco__task *task) {
   if (!c || !pco__is_cancel_error(L, -1, task))
     return;
   ((pco__cancel *)c)->seen = true;
-  set_reason(L, c, false);
+  set_reason(L, c);
 }
 
 /* A task that does not listen: see above.  If it catches this in a loop, each

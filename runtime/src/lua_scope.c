@@ -41,6 +41,7 @@ static void start_deadline(lua_State *L, pco__scope *scope, int64_t ns) {
   if (ns < 0 || ns == INT64_MAX)
     return;
   scope->deadline.fn = on_deadline;
+  scope->limit = ns;
   if (pco__timer_start(&scope->lua->runtime.loop, &scope->deadline,
                        (uint64_t)ns) < 0)
     pco__raise(L, pco__error_no_memory(), "task.scope", 0);
@@ -260,7 +261,8 @@ static int64_t opt_deadline(lua_State *L, const char *operation) {
       lua_tonumber(L, -1) != lua_tonumber(L, -1))
     pco__bad_argument(L, operation,
                       "option 'deadline' must be a time of task.now() (got %s)",
-                      luaL_typename(L, -1));
+                      lua_type(L, -1) == LUA_TNUMBER ? "one that is no number"
+                                                     : luaL_typename(L, -1));
   double left = lua_tonumber(L, -1) - (double)uv_hrtime() / 1e9;
   lua_pop(L, 1);
   int64_t until = left <= 0    ? 0

@@ -22,6 +22,7 @@ typedef struct pco__scope {
   bool any;        /* the first child that succeeds ends it */
   bool held;       /* over a yield to a consumer, which is forbidden */
   int64_t grace;   /* ns for cleaning up; negative: that of the outer one */
+  int64_t limit;   /* ns until the deadline, when it began */
   pco__timer deadline;
   bool has_deadline;
   pco__task *winner; /* of `any` */

@@ -114,10 +114,12 @@ static int raise_failure(lua_State *L, pco__scope *scope, bool body_real) {
 
 /* The scope's own deadline ended it.  The cancellation that the body raised,
  * if any, is at `cause`, else 0; it may have the result of a command. */
-static int raise_timeout(lua_State *L, const char *operation, int cause) {
+static int raise_timeout(lua_State *L, const pco__scope *scope, int cause) {
   pco__push_error(L,
-                  pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL, NULL),
-                  operation);
+                  pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL,
+                                 "it did not end within %g s",
+                                 (double)scope->limit / 1e9),
+                  scope->operation);
   if (cause) {
     lua_pushvalue(L, cause);
     lua_setfield(L, -2, "cause");
@@ -167,7 +169,7 @@ void pco__scope_conclude(lua_State *L, pco__scope *scope) {
   if (failed && !(scope->any && scope->winner))
     raise_failure(L, scope, body_real);
   if (cancelled && timed_out)
-    raise_timeout(L, operation, AT_RESULTS);
+    raise_timeout(L, scope, AT_RESULTS);
   if (cancelled) {
     lua_pushvalue(L, AT_RESULTS);
     lua_error(L);
@@ -175,7 +177,7 @@ void pco__scope_conclude(lua_State *L, pco__scope *scope) {
   if (!scope->cut || (scope->any && scope->winner))
     return;
   if (timed_out)
-    raise_timeout(L, operation, 0);
+    raise_timeout(L, scope, 0);
   if (!own || outer) {
     push_cut_error(L, owner, operation);
     lua_error(L);
