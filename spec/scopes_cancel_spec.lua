@@ -1,6 +1,7 @@
 -- Cancellation: of scopes and tasks, by deadlines, behind shields; and that
 -- `<close>` variables are closed on every way out.
 
+local coroutine = require("portico.coroutine")
 local errors = require("portico.errors")
 local facades = require("spec.support.facades")
 local leaks = require("spec.support.leaks")
@@ -358,6 +359,99 @@ describe("<close> variables", function()
       assert.is_true(seconds < 20, seconds)
       assert.truthy(inner)
     end
+  end)
+
+  -- Cancels a task that waits with a `<close>` variable of this function.
+  local function cancel_closing(grace, fn)
+    return task.scope(function(scope)
+      local t = scope:spawn(function()
+        local _ <close> = setmetatable({}, { __close = fn })
+        never()
+      end)
+      task.checkpoint()
+      t:cancel("enough")
+      return select(2, t:pawait())
+    end, { grace = grace })
+  end
+
+  inside(it, "may give themselves time limits in a task that was cancelled",
+    function()
+      local inner
+      cancel_closing(60, function()
+        inner = raises("TimeoutError", task.timeout, 0.02, never)
+      end)
+      assert.truthy(inner)
+    end)
+
+  inside(it, "may wait in tasks of their own", function()
+    local log = {}
+    local function note(what)
+      return function()
+        task.sleep(0.01)
+        log[#log + 1] = what
+      end
+    end
+    local err = cancel_closing(60, function()
+      task.all({ note("all"), function()
+        coroutine.wrap(function()
+          task.scope(function(scope)
+            scope:spawn(task.all, { note("deeper") })
+          end)
+        end)()
+      end })
+      note("after")()
+    end)
+    assert.equal("enough", err.message)
+    assert.same({ "all", "deeper", "after" }, log)
+  end)
+
+  inside(it, "end their own tasks when the grace is over", function()
+    local cut, deeper
+    local seconds = facades.timed(cancel_closing, 0.05, function()
+      cut = raises("CancelledError", task.all, { function()
+        task.scope(function(scope)
+          scope:spawn(function()
+            deeper = raises("CancelledError", never)
+            error(deeper, 0)
+          end)
+        end)
+      end })
+    end)
+    assert.is_true(seconds < 20, seconds)
+    assert.truthy(cut and deeper)
+  end)
+
+  inside(it, "do not excuse what they did not begin", function()
+    local closed, other
+    local began = task.event()
+    local err = task.scope(function(scope)
+      local t = scope:spawn(function()
+        task.scope(function(inner)
+          inner:spawn(function()
+            began:set()
+            other = raises("CancelledError", never)
+          end)
+          local _ <close> = setmetatable({}, {
+            __close = function()
+              raises("CancelledError", task.scope, function(own)
+                own:spawn(never)
+                task.checkpoint()
+                own:cancel("by itself")
+                never()
+              end)
+              task.sleep(0.01)
+              closed = true
+            end,
+          })
+          never()
+        end)
+      end)
+      began:wait()
+      t:cancel("enough")
+      return select(2, t:pawait())
+    end, { grace = 60 })
+    assert.equal("enough", err.message)
+    assert.truthy(closed and other)
   end)
 
   inside(it, "that never finish are cut when the grace is over", function()

@@ -10,8 +10,9 @@
  * it.  A cancellation by somebody beats a deadline.
  *
  * Closing `<close>` variables is how a cancelled task ends, so waits in there
- * are let through, for a grace.  Whether a task is in there is seen on its
- * stack, and only looked for when it is cancelled.
+ * are let through, for a grace, and so are those of tasks in scopes that the
+ * closing opens.  Whether a task is in there is seen on its stack, and only
+ * looked for when it is cancelled.
  *
  * A cancelled task that does nothing but catch the errors of its waits would
  * never end, and never let others run: after MAX_REFUSED of them, the error
@@ -100,8 +101,8 @@ static bool closes_after_error(lua_State *co, lua_Debug *frame, int level) {
   return is;
 }
 
-/* True for the frame of a function that opened a scope which is cancelled. */
-static bool is_cancelled_scope(lua_State *co, lua_Debug *frame) {
+/* The scope that the function of this frame has opened, or NULL. */
+static const pco__scope *opened_by(lua_State *co, lua_Debug *frame) {
   int top = lua_gettop(co);
   const pco__scope *scope = NULL;
   lua_getinfo(co, "f", frame);
@@ -109,28 +110,37 @@ static bool is_cancelled_scope(lua_State *co, lua_Debug *frame) {
       lua_getlocal(co, frame, PCO__AT_SCOPE))
     scope = (const pco__scope *)pco__userdata_at(co, -1, PCO__SCOPE);
   lua_settop(co, top);
-  return scope && scope->cancel.code;
+  return scope;
 }
 
 typedef enum closing { NOT_FOUND, CLOSING, NOT_CLOSING } closing;
 
+static bool closes(lua_State *co, lua_Debug *frame, int level) {
+  lua_getinfo(co, "n", frame);
+  return (frame->name && strcmp(frame->namewhat, "metamethod") == 0 &&
+          strcmp(frame->name, "close") == 0) ||
+         closes_after_error(co, frame, level);
+}
+
 /* Whether a `<close>` variable is being closed on the stack of co, without a
  * cancelled scope that was opened by the closing itself.  Lua says so where a
  * block is left without an error.  A closing that is deeper than MAX_LEVELS is
- * not found, and has no grace. */
-static closing look_for_close(lua_State *co) {
+ * not found, and has no grace.  Only what is around the scope *from counts,
+ * which becomes NULL once it is found; NULL: everything. */
+static closing look_for_close(lua_State *co, const pco__scope **from) {
   lua_Debug ar;
-  if (!lua_checkstack(co, 8))
-    return NOT_CLOSING;
+  if ((*from && (*from)->co != co) || !lua_checkstack(co, 8))
+    return *from ? NOT_FOUND : NOT_CLOSING;
   for (int level = 0; level < MAX_LEVELS && lua_getstack(co, level, &ar);
        level++) {
-    if (is_cancelled_scope(co, &ar))
+    const pco__scope *scope = opened_by(co, &ar);
+    if (*from) {
+      *from = scope == *from ? NULL : *from;
+      continue;
+    }
+    if (scope && scope->owner && scope->cancel.code)
       return NOT_CLOSING;
-    lua_getinfo(co, "n", &ar);
-    if (ar.name && strcmp(ar.namewhat, "metamethod") == 0 &&
-        strcmp(ar.name, "close") == 0)
-      return CLOSING;
-    if (closes_after_error(co, &ar, level))
+    if (closes(co, &ar, level))
       return CLOSING;
   }
   return NOT_FOUND;
@@ -138,32 +148,61 @@ static closing look_for_close(lua_State *co) {
 
 /* The same for a waiting coroutine and those inside of it, from the innermost.
  * As deep as C calls of Lua can be, some 200. */
-static closing look_inside(lua_State *co) {
+static closing look_inside(lua_State *co, const pco__scope **from) {
   lua_State *inner = pco__inner(co);
-  closing found = inner ? look_inside(inner) : NOT_FOUND;
-  return found == NOT_FOUND ? look_for_close(co) : found;
+  closing found = inner ? look_inside(inner, from) : NOT_FOUND;
+  return found == NOT_FOUND ? look_for_close(co, from) : found;
 }
 
-/* Whether the task cleans up: the running one, or one that waits. */
-static bool is_closing(pco__task *task) {
+/* Whether the task cleans up, be it the running one or one that waits: around
+ * that scope of its own, or (NULL) anywhere. */
+static closing look_at(pco__task *task, const pco__scope *from) {
   closing found = NOT_FOUND;
   if (task != task->lua->current)
-    return look_inside(task->co) == CLOSING;
+    return look_inside(task->co, &from);
   for (const pco__level *l = task->lua->level; l && found == NOT_FOUND;
        l = l->outer)
-    found = look_for_close(l->co);
-  return found == CLOSING;
+    found = look_for_close(l->co, &from);
+  return found;
+}
+
+/* The same around a scope.  What is around it does not change while it is open,
+ * but that scopes are cancelled: nothing is looked for twice. */
+static closing look_around(pco__scope *scope) {
+  if (!scope->plain) {
+    closing found = look_at(scope->owner, scope);
+    scope->plain = found == NOT_FOUND;
+    return found;
+  }
+  for (const pco__scope *s = scope->outer; s; s = s->outer)
+    if (s->cancel.code)
+      return NOT_CLOSING;
+  return NOT_FOUND;
+}
+
+/* Who cleans up, if the cancelled task does, or is part of how another one
+ * does: it is in a scope that a closing has opened.  Else NULL. */
+static pco__task *who_cleans_up(pco__task *task) {
+  closing found = look_at(task, NULL);
+  while (found == NOT_FOUND && !task->cancel.code) {
+    pco__scope *scope = task->scope;
+    if (!scope || !scope->owner || scope->cancel.code)
+      return NULL;
+    task = scope->owner;
+    found = look_around(scope);
+  }
+  return found == CLOSING ? task : NULL;
 }
 
 /* ---- grace --------------------------------------------------------------- */
 
-static void interrupt(pco__task *task);
+static void interrupt_all(pco__task *task);
 
 static void on_grace(pco__timer *timer) {
   pco__grace *grace = PCO_CONTAINER(timer, pco__grace, timer);
   grace->over = true;
   grace->task->lua->n_outside--;
-  interrupt(grace->task);
+  interrupt_all(grace->task);
 }
 
 static uint64_t grace_of(const pco__task *task) {
@@ -180,8 +219,11 @@ static uint64_t grace_of(const pco__task *task) {
   return DEFAULT_GRACE;
 }
 
-/* Lets the cancelled task clean up; false if it had its time. */
+/* Lets the cancelled task clean up; false if it does not, or had its time. */
 static bool give_grace(pco__task *task) {
+  task = who_cleans_up(task);
+  if (!task)
+    return false;
   if (task->grace)
     return !task->grace->over;
   pco__grace *grace = calloc(1, sizeof *grace);
@@ -215,7 +257,7 @@ void pco__end_grace(pco__task *task) {
 const pco__cancel *pco__refusal(lua_State *L, pco__task *task) {
   (void)L;
   const pco__cancel *c = pco__cancelled(task);
-  if (!c || (is_closing(task) && give_grace(task)))
+  if (!c || give_grace(task))
     return NULL;
   return c;
 }
@@ -354,7 +396,7 @@ static void interrupt(pco__task *task) {
   if (!c || (task->op && task->op->cls->shielded) ||
       task->wait == PCO__WAITS_SCOPE || task->wait == PCO__WAITS_TURN)
     return;
-  if (is_closing(task) && give_grace(task))
+  if (give_grace(task))
     return;
   if (task->wait == PCO__WAITS_OP) {
     if (task->op)
@@ -406,12 +448,16 @@ static bool set_cancel(pco__lua *lua, pco__cancel *c, int code) {
   return true;
 }
 
-bool pco__task_cancel_plain(pco__task *task, int code) {
-  if (task->ended || !set_cancel(task->lua, &task->cancel, code))
-    return false;
+static void interrupt_all(pco__task *task) {
   visits v = {.last = &v.first};
   add(&v, task);
   deliver(&v);
+}
+
+bool pco__task_cancel_plain(pco__task *task, int code) {
+  if (task->ended || !set_cancel(task->lua, &task->cancel, code))
+    return false;
+  interrupt_all(task);
   return true;
 }
 

@@ -109,7 +109,7 @@ static void resume(lua_State *L, pco__task *task) {
     broken(L, task);
     return;
   }
-  if (!task->started && pco__cancelled(task)) {
+  if (!task->started && pco__refusal(L, task)) {
     never_begin(L, task);
     return;
   }

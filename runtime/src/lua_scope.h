@@ -20,6 +20,7 @@ typedef struct pco__scope {
   bool body_first; /* and before any of the children */
   bool cut;        /* a child was cancelled through this scope */
   bool any;        /* the first child that succeeds ends it */
+  bool plain;      /* no `<close>` variable is being closed around it */
   bool held;       /* over a yield to a consumer, which is forbidden */
   int64_t grace;   /* ns for cleaning up; negative: that of the outer one */
   int64_t limit;   /* ns until the deadline, when it began */

@@ -160,7 +160,7 @@ void pco__scope_conclude(lua_State *L, pco__scope *scope) {
   int own = scope->cancel.code;
   bool failed = body_real || !pco__list_empty(&scope->failed);
   pco__scope_unlink(scope);
-  const pco__cancel *outer = pco__cancelled(owner);
+  const pco__cancel *outer = pco__refusal(L, owner);
   bool timed_out =
       own == PCO_ECALLTIMEOUT && (!outer || outer->code == PCO_ECALLTIMEOUT);
   pco__scope_forget(L, scope);
