@@ -200,7 +200,9 @@ describe("a deadline", function()
     local seconds = facades.timed(raises, "TimeoutError", task.scope, never,
       { deadline = task.now() + 0.05 })
     assert.is_true(seconds > 0.04)
-    raises("TimeoutError", task.scope, never, { deadline = task.now() - 1 })
+    local err = raises("TimeoutError", task.scope, never,
+      { deadline = task.now() - 1 })
+    assert.equal("its time was over when it began", err.message)
   end)
 
   inside(it, "also ends tasks when the function has its result", function()

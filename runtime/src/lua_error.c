@@ -263,8 +263,8 @@ void pco__push_description(lua_State *L, int idx) {
     const char *class_name = string_field(L, top + 2, "name");
     const char *code = string_field(L, idx, "code");
     const char *message = string_field(L, idx, "message");
-    lua_pushfstring(L, "%s %s: %s", class_name, code ? code : "",
-                    message ? message : "");
+    lua_pushfstring(L, "%s%s%s: %s", class_name, code ? " " : "",
+                    code ? code : "", message ? message : "");
   } else if (lua_isstring(L, idx)) {
     lua_pushvalue(L, idx);
     lua_tostring(L, -1); /* a number becomes text, the copy only */

@@ -117,7 +117,9 @@ static int raise_failure(lua_State *L, pco__scope *scope, bool body_real) {
 static int raise_timeout(lua_State *L, const pco__scope *scope, int cause) {
   pco__push_error(L,
                   pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL,
-                                 "it did not end within %g s",
+                                 scope->limit > 0
+                                     ? "it did not end within %g s"
+                                     : "its time was over when it began",
                                  (double)scope->limit / 1e9),
                   scope->operation);
   if (cause) {
