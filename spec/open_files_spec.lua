@@ -220,18 +220,19 @@ describe("a process that holds an open file", function()
 
   facades.in_task(it, "ends when a large read is cancelled", function(_, sb)
     local fs = sb.fs
-    fs:write("big", ("x"):rep(16 * MIB))
+    local size = env.amount(16 * MIB)
+    fs:write("big", ("x"):rep(size))
     local task = require("portico.task")
     for i = 1, 20 do
       pcall(task.timeout, i / 2000, fs.read, fs, "big")
-      pcall(task.timeout, i / 2000, fs.write, fs, "new", ("y"):rep(16 * MIB))
+      pcall(task.timeout, i / 2000, fs.write, fs, "new", ("y"):rep(size))
     end
-    assert.equal(16 * MIB, #fs:read("big"))
+    assert.equal(size, #fs:read("big"))
     assert.is_true(env.eventually(30, function()
       return #fs:glob("**/.portico-*", { hidden = true }) == 0
     end))
     if fs:exists("new") then -- the whole of it or nothing
-      assert.equal(("y"):rep(16 * MIB), fs:read("new"))
+      assert.equal(("y"):rep(size), fs:read("new"))
     end
   end)
 end)
