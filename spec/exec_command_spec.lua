@@ -412,7 +412,7 @@ portico: --download missing:x: missing: no such file or directory
       ["--backend local --image /usr x"] = "local cannot do --image:",
       ["--backend local --mount /usr:/x x"] = "local cannot do --mount:",
       ["--backend local --network none x"] = "cannot do --network none:",
-      ["--backend local --user no-user x"] = "user 'no-user' is not in",
+      ["--backend local --user no-user x"] = "--user 'no-user' is not in",
       ["--backend local --cwd '' x"] = "--cwd must not be empty",
       ["--backend '' x"] = "--backend must not be empty",
       ["--backend local --workspace README.md x"] = "--workspace /",
