@@ -410,7 +410,11 @@ static int task_now(lua_State *L) {
 static int scope_spawn(lua_State *L) {
   pco__scope *scope =
       (pco__scope *)pco__check_userdata(L, PCO__SCOPE, "scope.spawn");
-  check_function(L, 2, "scope.spawn", "the body of the task");
+  if (!lua_isfunction(L, 2))
+    pco__bad_argument(L, "scope.spawn",
+                      "the body of the task must be a function (got %s): give "
+                      "the function itself, and its arguments after it",
+                      luaL_typename(L, 2));
   if (!scope->owner)
     return pco__raise_new(L, PCO_ESCOPE, "scope.spawn",
                           "this scope has ended; a task cannot outlive it");
