@@ -212,9 +212,9 @@ add("File: links and special files", function(_, sb, t)
 end)
 
 -- What happens, one line each, up to an event of that path. What is in a
--- directory when it appears comes in any order, and what goes from it before it
--- was looked at never comes: a scenario waits for a new directory's event before
--- it changes what is in it.
+-- directory when it appears comes in any order, and what goes from it before
+-- it was looked at never comes: a scenario waits for a new directory's event
+-- before it changes what is in it.
 local function seen(watch, last)
   local lines = {}
   for event in watch:events({ timeout = 30 }) do
@@ -238,7 +238,8 @@ add("Watch: what happens", function(_, sb, t)
   t:note("new", seen(watch, "w/new"))
   sb:exec("cd w; mv sub/f new/g; chmod 600 new/g; rm new/g; mkdir z"):check()
   t:note("events", seen(watch, "w/z"))
-  sb:exec("cd w; mv new z/old; : > z/old/f; mv z/old ..; mv ../old back"):check()
+  sb:exec("cd w; mv new z/old; : > z/old/f; mv z/old ..; mv ../old back")
+    :check()
   t:note("moved", seen(watch, "w/back/f"))
   sb:exec(": > w/back/n; mkdir w/last"):check()
   t:note("back", seen(watch, "w/last"))
