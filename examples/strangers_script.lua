@@ -11,7 +11,7 @@ local function run_stranger(script)
   local sandbox <close> = portico.sandbox({ limits = LIMITS, network = "none" })
   sandbox.fs:write("script.sh", script)
   local result, err = errors.try(sandbox.exec, sandbox, { "sh", "script.sh" },
-    { timeout = 5, grace = 0.2, max_output = 1000, stderr = "merge" })
+    { timeout = 10, grace = 0.2, max_output = 1000, stderr = "merge" })
   if errors.is(err, "TimeoutError") then
     return "timeout", err.result.stdout -- with all that it started
   elseif err then
