@@ -187,8 +187,7 @@ static int local_close(pco_backend *b, pco_op *op) {
   return 0;
 }
 
-/* Whether the agent, which has our rights, can make a command another user. */
-static bool may_change_user(void) {
+bool local_may_change_user(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct data[2];
   const uint32_t both = 1u << CAP_SETUID | 1u << CAP_SETGID;
@@ -197,6 +196,7 @@ static bool may_change_user(void) {
 }
 
 static int local_probe(pco_backend *b, pco_op *op) {
+  const bool others = local_may_change_user();
   static const char plain[] =
       "local runs commands as plain processes of yours; use bwrap";
   const pco_capability capabilities[] = {
@@ -217,9 +217,9 @@ static int local_probe(pco_backend *b, pco_op *op) {
        "the sandboxes of this process, and the detachable ones of this user's",
        PCO_NATIVE, 0},
       {"user",
-       may_change_user() ? "of a command; without one it runs as your user"
-                         : "commands run as your user; others need root",
-       may_change_user() ? PCO_NATIVE : PCO_MISSING, 0},
+       others ? "of a sandbox or of a command; without one it is your user"
+              : "commands run as your user; others need root",
+       others ? PCO_NATIVE : PCO_MISSING, 0},
       {"image", "commands see this machine's files", PCO_MISSING, 0},
       {"mounts", "commands see this machine's files where they are",
        PCO_MISSING, 0},

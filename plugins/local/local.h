@@ -58,6 +58,7 @@ struct pco_sandbox {
   pco_backend *backend;
   char *dir;         /* private: tmp/ and, unless one was given, workspace/ */
   char *cwd;         /* where commands start */
+  bool foreign;      /* its commands are of another user than this program */
   plugin_door *door; /* owned; NULL: it ends with this program */
   int control;       /* to its agent, with a door; or -1.  Set under the lock */
   local_visit *leaving; /* a detach(), which has control meanwhile; or NULL */
@@ -79,6 +80,9 @@ void local_sandbox_free(pco_sandbox *s);
 /* To be called when backend->work has become less: a close() that waits may
  * complete, and the backend be gone. */
 void local_settle(pco_backend *b);
+
+/* Whether the agent, which has our rights, can make a command another user. */
+bool local_may_change_user(void);
 
 /* ---- local_create.c ---- */
 

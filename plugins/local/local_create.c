@@ -3,7 +3,7 @@
  * The beginning of a local sandbox; see local.h.
  *
  * create() asks the file system directly, on the loop's thread: at most about
- * fifteen calls (realpath, stat, mkdir, one small read of /etc/passwd), all of
+ * twenty calls (realpath, stat, mkdir, small reads of /etc/passwd), all of
  * them of a local disk unless the caller names a workspace elsewhere.  That is
  * less than handing them to another thread would cost, and an exec follows
  * anyway.
@@ -40,14 +40,40 @@ typedef struct plan {
   char root[PATH_MAX];    /* without links */
   const char *root_given; /* the same as the user wrote it */
   char cwd[PATH_MAX];     /* without links */
-  char user[256];
+  plugin_user user;       /* of commands */
+  bool foreign;           /* that is not this one: the agent becomes it */
   plugin_environment env;
 } plan;
 
 /* ---- options ------------------------------------------------------------ */
 
-static int check_options(const pco_create_opts *o, const plan *p,
-                         pco_error *err) {
+/* Finds whom commands run as: somebody else only where there is the right. */
+static int choose_user(plan *p, const char *user, pco_error *err) {
+  char number[32];
+  plugin_user *own = &p->user;
+  own->uid = geteuid();
+  plugin_user_name(own->uid, own->name, sizeof own->name);
+  snprintf(number, sizeof number, "%lu", (unsigned long)own->uid);
+  if (!user || pco_streq(user, own->name) || pco_streq(user, number))
+    return 0;
+  if (!local_may_change_user())
+    return plugin_fail(
+        err, PCO_EUNSUPPORTED,
+        "local cannot do user = '%.64s': its commands run as '%.64s', others "
+        "need root; use bwrap",
+        user, own->name);
+  p->foreign = plugin_user_find(user, &p->user);
+  return p->foreign
+             ? 0
+             : plugin_fail(
+                   err, UV_EINVAL,
+                   "user '%.64s' is not in /etc/passwd%s; a user may "
+                   "be \"USER\" or \"USER:GROUP\", of names or numbers",
+                   user,
+                   strchr(user, ':') ? ", or its group not in /etc/group" : "");
+}
+
+static int check_options(const pco_create_opts *o, plan *p, pco_error *err) {
   const uint32_t can = PCO_WANTS_CWD | PCO_WANTS_ENV | PCO_WANTS_USER |
                        PCO_WANTS_NETWORK | PCO_WANTS_DETACHABLE;
   static const char *const known[] = {"workspace", "root", NULL};
@@ -71,15 +97,9 @@ static int check_options(const pco_create_opts *o, const plan *p,
         "local cannot do network = '%.64s': its commands have the "
         "host's network ('host'); use bwrap",
         o->network);
-  char number[32];
-  snprintf(number, sizeof number, "%lu", (unsigned long)geteuid());
-  if (o->user && !pco_streq(o->user, p->user) && !pco_streq(o->user, number))
-    return plugin_fail(
-        err, PCO_EUNSUPPORTED,
-        "local cannot do user = '%.64s': its commands run as '%.64s'; "
-        "use bwrap",
-        o->user, p->user);
-  int rc = plugin_check_name(o->name, err);
+  int rc = choose_user(p, o->user, err);
+  if (rc == 0)
+    rc = plugin_check_name(o->name, err);
   if (rc < 0)
     return rc;
   for (size_t i = 0; misplaced[i]; i++)
@@ -145,6 +165,25 @@ static int choose_dirs(plan *p, const char *tmpdir, pco_error *err) {
                 : 0;
 }
 
+static int give_child(const plan *p, int dir, const char *name) {
+  return fchownat(dir, name, p->user.uid, p->user.gid, AT_SYMLINK_NOFOLLOW);
+}
+
+/* Makes them the user's.  Nobody else can do anything in there until the last
+ * step, and none goes by a name that others might have changed. */
+static int give_dirs(const plan *p, pco_error *err) {
+  int dir = open(p->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  bool ok = dir >= 0 && give_child(p, dir, "tmp") == 0 &&
+            (!p->own_workspace || give_child(p, dir, "workspace") == 0) &&
+            fchown(dir, p->user.uid, p->user.gid) == 0;
+  int rc = ok ? 0 : -errno;
+  if (dir >= 0)
+    close(dir);
+  return ok ? 0
+            : plugin_fail(err, rc, "cannot give %.300s to the user '%.64s': %s",
+                          p->dir, p->user.name, uv_strerror(rc));
+}
+
 static int make_dirs(plan *p, pco_error *err) {
   int rc = mkdir(p->dir, 0700) < 0 ? -errno : 0;
   if (rc < 0)
@@ -154,10 +193,10 @@ static int make_dirs(plan *p, pco_error *err) {
   if (mkdir(p->tmp, 0700) < 0 ||
       (p->own_workspace && mkdir(p->workspace, 0700) < 0))
     rc = -errno;
-  return rc < 0
-             ? plugin_fail(err, rc, "cannot make the directories of %.300s: %s",
-                           p->dir, uv_strerror(rc))
-             : 0;
+  if (rc < 0)
+    return plugin_fail(err, rc, "cannot make the directories of %.300s: %s",
+                       p->dir, uv_strerror(rc));
+  return p->foreign ? give_dirs(p, err) : 0;
 }
 
 /* Whether it will be one of the directories that are to be made. */
@@ -241,7 +280,9 @@ static void plan_undo(const plan *p) {
 /* ---- environment -------------------------------------------------------- */
 
 static int make_env(plan *p, const pco_create_opts *o, pco_error *err) {
-  int rc = plugin_environment_base(&p->env, p->workspace, p->tmp, p->user);
+  int rc = plugin_environment_base(&p->env, p->workspace, p->tmp, p->user.name);
+  if (rc == 0 && p->foreign)
+    rc = plugin_environment_set(&p->env, "LOGNAME", p->user.name);
   if (rc == 0)
     rc = plugin_environment_apply(&p->env, o->env, err);
   return rc == UV_ENOMEM ? plugin_fail(err, rc, NULL) : rc;
@@ -251,12 +292,13 @@ static int make_env(plan *p, const pco_create_opts *o, pco_error *err) {
 
 /* Its options, and the descriptors they speak of. */
 typedef struct start_with {
-  const char *argv[24];
+  const char *argv[28];
   size_t n_argv;
   int32_t fds[8];
   size_t n_fds;
   char ttl[24];
   char go[24];
+  char user[sizeof((plugin_user *)0)->name + 32];
 } start_with;
 
 static void add_option(start_with *w, const char *name, const char *value) {
@@ -282,6 +324,13 @@ static void add_door(start_with *w, const plugin_door *door, double expires) {
   }
 }
 
+static void add_user(start_with *w, const plugin_user *u) {
+  snprintf(w->user, sizeof w->user, "%lu:%lu:%s", (unsigned long)u->uid,
+           (unsigned long)u->gid, u->name);
+  add_option(w, "--user", w->user);
+  add_option(w, "--groups", u->one_group ? "one" : "all");
+}
+
 /* Starts it with one end of a stream, or with a door if that is -1; it begins
  * when there is a byte in `go`. */
 static int start_agent(pco_backend *b, const plan *p, int stream, int go,
@@ -301,6 +350,8 @@ static int start_agent(pco_backend *b, const plan *p, int stream, int go,
   add_option(&w, "--root", p->root);
   add_option(&w, "--alias", p->root_given);
   add_option(&w, "--remove", p->dir);
+  if (p->foreign)
+    add_user(&w, &p->user);
   int rc = plugin_start_agent(&b->services, w.argv,
                               (const char *const *)p->env.items, "/", w.fds,
                               w.n_fds, pidfd, err);
@@ -365,7 +416,6 @@ static int make_plan(pco_backend *b, const pco_create_opts *o, plan *p,
                      pco_error *err) {
   const char *workspace =
       pco_setting_get(o->settings, o->n_settings, "workspace");
-  plugin_user_name(geteuid(), p->user, sizeof p->user);
   p->own_workspace = !workspace;
   int rc = check_options(o, p, err);
   if (rc == 0 && workspace)
@@ -386,6 +436,7 @@ static pco_sandbox *sandbox_create(pco_backend *b, const pco_create_opts *o,
     return NULL;
   s->backend = b;
   s->control = -1;
+  s->foreign = p->foreign;
   s->dir = strdup(p->dir);
   s->cwd = strdup(p->cwd);
   s->ending = local_ending_create();

@@ -34,7 +34,8 @@ void local_hand_over(pco_sandbox *s, int stream, pco_op *op) {
   s->next = b->sandboxes;
   b->sandboxes = s;
   plugin_entry_fill(&s->entry, &result);
-  result.flags = PCO_SANDBOX_HAS_AGENT;
+  result.flags =
+      PCO_SANDBOX_HAS_AGENT | (s->foreign ? PCO_SANDBOX_FOREIGN_ID : 0u);
   result.sandbox = s;
   result.agent_fd = stream;
   result.cwd = s->cwd;

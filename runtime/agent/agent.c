@@ -158,7 +158,7 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
                    const char **what) {
   a->own_system = getpid() == 1;
   *what = "--user";
-  int rc = pco_identity_init(o->user);
+  int rc = pco_identity_init(o->user, o->groups);
   if (rc != 0)
     return rc;
   *what = "--root";
@@ -167,6 +167,10 @@ int pco_agent_init(pco_agent *a, const pco_agent_options *o,
     return rc;
   *what = "channel";
   rc = init_fds(a, o);
+  if (rc != 0)
+    return rc;
+  *what = "--groups";
+  rc = pco_identity_enter();
   if (rc != 0)
     return rc;
   *what = "signals";

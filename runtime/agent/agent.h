@@ -71,6 +71,7 @@ typedef struct pco_agent_options {
   const char *root;   /* "/" if not given */
   const char *alias;  /* or NULL */
   const char *user;   /* of commands, "UID:GID"; or NULL */
+  const char *groups; /* of that user, "all" or "one"; or NULL */
   int keeper;         /* a socket to it, for cgroups; or -1 */
   pco_rlimits limits; /* of every command, where no cgroup has them */
   bool may_emulate;   /* limits of one command, those in `emulated` only */

@@ -114,12 +114,12 @@ static int leave(pco_door *d, pco_visitor *v) {
 }
 
 /* Of this user, or root. */
-static bool is_welcome(int fd) {
+static bool is_welcome(const pco_door *d, int fd) {
   struct ucred peer;
   socklen_t size = sizeof peer;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
     return false;
-  return peer.uid == geteuid() || peer.uid == 0;
+  return peer.uid == d->uid || peer.uid == 0;
 }
 
 static void let_in(pco_door *d) {
@@ -132,7 +132,7 @@ static void let_in(pco_door *d) {
   }
   if (fd < 0)
     return;
-  if (!v || !is_welcome(fd) ||
+  if (!v || !is_welcome(d, fd) ||
       watch(d, fd, (uint32_t)(v - d->visitors), EPOLLIN) != 0) {
     close(fd);
     return;
@@ -256,6 +256,7 @@ int pco_door_init(pco_door *d, int listener, int dir, int info,
   d->listener = listener;
   d->dir = dir;
   d->info = info;
+  d->uid = geteuid();
   if (strlen(name) >= sizeof d->name - sizeof ".sock" || strchr(name, '/'))
     return -EINVAL;
   strcpy(d->name, name);

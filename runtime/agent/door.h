@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define PCO_DOOR_VISITORS 8
 #define PCO_DOOR_PATIENCE 5000 /* ms */
@@ -43,6 +44,7 @@ typedef struct pco_door {
   int ttl_timer;
   int dir;
   int info;
+  uid_t uid;        /* whose it is, whoever the process is later */
   char name[256];   /* of the files, without .sock and .info */
   bool full;        /* the listener is not watched */
   int64_t retry_at; /* there was no descriptor for a visitor; or PCO_NEVER */

@@ -254,7 +254,7 @@ static bool child_become(const pco_exec *x, const pco_user *u) {
 
 static bool child_user(pco_exec *x) {
   const pco_user *u = x->user;
-  bool same = u && u->uid == geteuid() && u->gid == getegid();
+  bool same = u && !x->other_user && u->uid == geteuid() && u->gid == getegid();
   if (!u || (same && geteuid() != 0) || child_become(x, u))
     return true; /* who may not change any is itself, with its groups */
   if (same && errno == EPERM)

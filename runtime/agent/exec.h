@@ -23,7 +23,7 @@ typedef struct pco_exec {
   char *const *env;
   const char *cwd;      /* NULL: that of the caller */
   const pco_user *user; /* NULL: that of the caller */
-  bool other_user;      /* not whom commands run as usually */
+  bool other_user;      /* to have nothing that is the agent's */
   int stdio[3];         /* descriptors above 2, to become 0, 1, 2 */
   bool terminal;        /* they are one: the controlling one of the session */
   const int *procs;     /* of cgroup.procs: where the child moves to */

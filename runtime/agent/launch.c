@@ -305,7 +305,7 @@ pid_t pco_launch(const pco_frame *f, const pco_request *r, int null,
   }
   if (pid == 0) {
     x.user = s.user ? &user : pco_identity_default();
-    x.other_user = s.user && pco_identity_differs(&user);
+    x.other_user = x.user && pco_identity_is_other(x.user);
     x.argv = s.argv;
     x.env = env;
     x.cwd = s.cwd;

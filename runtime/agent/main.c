@@ -10,6 +10,7 @@
 #include "cgroup.h"
 #include "door.h"
 #include "harden.h"
+#include "identity.h"
 #include "keeper.h"
 #include "options.h"
 #include "procfs.h"
@@ -31,7 +32,8 @@
 static const char USAGE[] =
     "usage: portico-agent --fd N [--door N] [--root DIR] [--alias DIR]\n"
     "                     [--remove DIR] [--wait N] [--cwd DIR]\n"
-    "                     [--user UID:GID] [--keeper N]\n"
+    "                     [--user UID:GID[:NAME]] [--groups all|one]\n"
+    "                     [--keeper N]\n"
     "                     [--rlimit LIMITS] [--emulate LIMITS] [--confine]\n"
     "       portico-agent --listen N --state N --info N --name NAME [--ttl "
     "MS]\n"
@@ -97,6 +99,8 @@ static bool parse_one(const char *name, const char *value, arguments *out) {
     a->alias = value;
   else if (strcmp(name, "--user") == 0)
     a->user = value;
+  else if (strcmp(name, "--groups") == 0)
+    a->groups = value;
   else if (strcmp(name, "--name") == 0)
     a->entrance.name = value;
   else if (strcmp(name, "--remove") == 0)
@@ -234,6 +238,7 @@ static int run(const arguments *o) {
   if (o->remove && (parent = pco_rmtree_open_parent(o->remove, name)) < 0)
     return complain(o->remove, parent);
   int status = serve(&agent, o, &begun);
+  pco_identity_leave();
   if (parent >= 0 && (rc = remove_tree(parent, name)) != 0) {
     complain(o->remove, rc);
     status = status ? status : 1;

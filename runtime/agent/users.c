@@ -116,7 +116,7 @@ static bool lists(char *members, const char *name) {
 }
 
 /* The primary group, and those of /etc/group that list the user. */
-static int find_groups(pco_user *u) {
+int pco_user_find_groups(pco_user *u) {
   char *text;
   pco_user_set_group(u, u->gid);
   int rc = slurp("/etc/group", &text);
@@ -220,7 +220,7 @@ int pco_user_find(const char *spec, pco_user *out) {
   name[len] = 0;
   int rc = find_user(name, out);
   if (rc == 0 && !group)
-    return find_groups(out);
+    return pco_user_find_groups(out);
   if (rc == 0)
     rc = *group ? find_gid(group, &gid) : -EINVAL;
   if (rc == 0)

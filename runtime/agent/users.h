@@ -35,6 +35,9 @@ int pco_user_find(const char *spec, pco_user *out);
 void pco_user_of_uid(uid_t uid, pco_user *out);
 /* Makes a group the only one. */
 void pco_user_set_group(pco_user *u, gid_t gid);
+/* Adds those of /etc/group that list the name to the user's own, which is the
+ * first.  0, -E2BIG, or what reading the file failed with. */
+int pco_user_find_groups(pco_user *u);
 /* A whole decimal number that is an id. */
 bool pco_id_parse(const char *s, unsigned *out);
 

@@ -45,7 +45,7 @@
 ---@field image string? what it means is the backend's
 ---@field env table<string, string|integer|false>? for all commands
 ---@field cwd string? for commands and relative paths
----@field user string? who commands run as
+---@field user string? whose its commands and files are; as that of a command
 ---@field labels table<string, string>? shown by info() and list()
 ---@field limits portico.Limits?
 ---@field network string? "none", "host", or what the backend knows
