@@ -244,6 +244,20 @@ function rows.files_plain()
   return value
 end
 
+-- The same as container tools copy files: in and out by tar through a pipe.
+function rows.files_tar()
+  local dir = os.tmpname()
+  os.remove(dir)
+  assert(os.execute(("mkdir -p %s/in %s/out && head -c 1024 /dev/zero >%s/f")
+    :format(dir, dir, dir)))
+  local value = time(30, function()
+    assert(os.execute(("cd %s && tar c f | tar x -C in && tar c -C in f "
+      .. "| tar x -C out"):format(dir)))
+  end)
+  os.execute("rm -rf " .. dir)
+  return value
+end
+
 local GIB <const> = 1 << 30
 local PIECE <const> = 1 << 20
 
