@@ -307,6 +307,14 @@ local function is_empty(dir)
   return env.sh("ls -A " .. dir) == ""
 end
 
+-- Runs `body`, which has P, in a Lua of its own; returns output and code.
+local function in_script(P, body, prefix)
+  local main = ("local P = require(%q)\nlocal function main()\n%s\nend\n")
+    :format(facades.module_name(P), body)
+  return env.script(main .. 'if P == require("portico") then P.run(main) '
+    .. "else main() end", prefix)
+end
+
 describe("a sandbox of another user:", function()
   of_nobody("case 77: ids, groups, home and name; none of root's",
     function(_, sb, nobody)
@@ -462,6 +470,25 @@ describe("a sandbox of another user:", function()
       end
     end)
 
+  as_root("has no group of the program that makes it", function(P)
+    with_dir("711", function(dir)
+      env.write(dir .. "/f", "secret")
+      env.sh(("chown 0:daemon %s/f; chmod 060 %s/f"):format(dir, dir))
+      local output = in_script(P, ([[
+        local b <close> = P.open("local")
+        local sb <close> = b:create({
+          user = "nobody", settings = { root = "/" },
+        })
+        local _, err = pcall(sb.fs.read, sb.fs, %q)
+        print(err)
+        print(sb:output("id -G"))
+      ]]):format(dir .. "/f"), "chroot --groups=daemon --skip-chdir / ")
+      assert.truthy(output:find("PermissionError", 1, true), output)
+      assert.truthy(output:find("\n" .. env.sh("id -G nobody"), 1, true),
+        output)
+    end)
+  end)
+
   as_root("case 77: that there is not", function(P)
     with_dir("711", function(dir)
       local b <close> = P.open("local", { tmpdir = dir })
@@ -502,6 +529,22 @@ describe("a sandbox of another user:", function()
         end)
       end)
   end
+
+  as_root("leaves nothing where the program is killed", function(P)
+    with_dir("700", function(dir)
+      local output, code = in_script(P, ([[
+        local b = P.open("local", { tmpdir = %q })
+        local sb = b:create({ user = "nobody" })
+        sb:output("mkdir a; echo x >a/b; chmod 0 a")
+        print("made")
+        os.execute("kill -KILL " .. io.open("/proc/self/stat"):read("n"))
+      ]]):format(dir))
+      assert.same({ "made\n", 137 }, { (output:gsub("Killed\n$", "")), code })
+      assert.is_true(env.eventually(20, function()
+        return is_empty(dir)
+      end))
+    end)
+  end)
 
   as_root("follows no link that is put in the place of its directory",
     function(P)
