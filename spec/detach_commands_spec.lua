@@ -255,8 +255,11 @@ describe("commands", function()
     end
     sb = again(b, sb)
     assert.equal(60, #sb:processes())
+    -- Of one that is dropped after its end the output is thrown away.
+    local held = {}
     for i = 1, 60 do
-      sb:process(pids[i]):write("x" .. i .. "\n")
+      held[i] = sb:process(pids[i])
+      held[i]:write("x" .. i .. "\n")
     end
     sb = again(b, sb)
     for i = 1, 60 do
