@@ -231,6 +231,11 @@ describe("a cancelled call", function()
         if ok == false and not made and errors.is(err, "CancelledError") then
           break
         end
+        for child in pairs(first_processes()) do
+          if not known[child] then
+            os.execute("kill -CONT " .. child .. " 2>/dev/null")
+          end
+        end
         P.run(function()
           return made and made:close()
         end)
