@@ -63,6 +63,31 @@ end
 local INTERRUPTED = "false\tPCO_EINTERRUPTED\ntrue\n"
 local number = 0
 
+-- Lets agents go on that a script has stopped which is gone: they end.
+local function wake_agents()
+  for name in require("lfs").dir("/proc") do
+    local stat = name:find("^%d+$") and env.read("/proc/" .. name .. "/stat")
+    if stat and stat:find("^%d+ %(portico%-agent%) T")
+      and env.is_ours(tonumber(name))
+    then
+      os.execute("kill -CONT " .. name .. " 2>/dev/null")
+    end
+  end
+end
+
+-- Runs a script. A signal that comes when nothing waits is lua5.4's own, which
+-- lets the next one end the program: then again, if that is no matter here.
+local function run(code, again)
+  for _ = 1, again and 5 or 1 do
+    local output, status, seconds = env.script(code)
+    if output ~= "" or status == 0 then
+      return output, status, seconds
+    end
+    wake_agents()
+  end
+  return "ended by late signals", 1, 0
+end
+
 -- Declares a test of each facade on each backend, or of what it is only for.
 local function test(name, expected, code, only)
   only = only or {}
@@ -74,8 +99,8 @@ local function test(name, expected, code, only)
         backends.it(it, backend, ("%s [%s, %s]"):format(name, backend.name,
           facade), function()
           number = number + 1
-          local output, status, seconds = env.script(PRELUDE:format(facade,
-            backend.name, "161803." .. number) .. code)
+          local output, status, seconds = run(PRELUDE:format(facade,
+            backend.name, "161803." .. number) .. code, only.again)
           assert.equal(expected, output)
           assert.equal(0, status)
           assert.is_true(seconds < 30, seconds .. " seconds")
@@ -244,7 +269,7 @@ describe("a cancelled call", function()
       print(clock() - start < 8) -- of ten
       print(added())
       finish()
-    ]], { backend = "local" }) -- of bwrap it is the keeper, who ends the rest
+    ]], { backend = "local", again = true }) -- bwrap's keeper ends the rest
 
   -- The agent is stopped meanwhile. What was lent becomes garbage after the
   -- call; all of it may be there in the end, or a part, or nothing, but nothing
