@@ -137,7 +137,8 @@ describe("given up in the middle:", function()
     end)
 
   -- Many at once, each other one given up, after more and more turns: the first
-  -- in the turn in which it begins.
+  -- before it begins, the next in the turn in which it does. On a busy machine
+  -- these may have been made by then.
   for _, backend in ipairs(backends.real) do
     backends.it(it, backend, "case 64: exactly the others live ["
       .. backend.name .. "]", function()
@@ -158,9 +159,12 @@ describe("given up in the middle:", function()
                 local sb = P.sandbox({ backend = backend.name })
                 made[#made + 1] = sb
               end)
+              if i == 2 then
+                t:cancel()
+              end
               if i % 2 == 0 then
                 scope:spawn(function()
-                  for _ = 2, i // 2 do
+                  for _ = 3, i // 2 do
                     task.checkpoint()
                   end
                   t:cancel()
