@@ -49,6 +49,16 @@ local function entry(text, name)
   end
 end
 
+-- The numbers of what `id` has said.
+local function sorted_ids(text)
+  local list = {}
+  for id in text:gmatch("%d+") do
+    list[#list + 1] = tonumber(id)
+  end
+  table.sort(list)
+  return list
+end
+
 local SHOW = 'echo "$HOME $USER $LOGNAME $SHELL"'
 local IDS = "id -u; id -g; id -G"
 
@@ -166,19 +176,11 @@ describe("another user:", function()
 
   as_root("has the groups that the system gives", function(_, sb)
     local groups = 0
-    local function words(text)
-      local list = {}
-      for word in text:gmatch("%d+") do
-        list[#list + 1] = tonumber(word)
-      end
-      table.sort(list)
-      return list
-    end
     for line in io.lines("/etc/passwd") do
       local name = line:match("^([%w_][%w_-]*):")
-      local expected = words((env.sh("id -G " .. name)))
+      local expected = sorted_ids((env.sh("id -G " .. name)))
       groups = math.max(groups, #expected)
-      assert.same(expected, words(sb:output("id -G", { user = name })))
+      assert.same(expected, sorted_ids(sb:output("id -G", { user = name })))
     end
     print("# most groups of a user of this machine: " .. groups)
   end)
@@ -439,15 +441,7 @@ describe("a sandbox of another user:", function()
       end
       groups = groups ~= "" and groups or (env.sh("id -G nobody")):match("%d+")
       facades.with_sandbox(P, { user = most }, function(sb)
-        local function sorted(text)
-          local list = {}
-          for id in text:gmatch("%d+") do
-            list[#list + 1] = tonumber(id)
-          end
-          table.sort(list)
-          return list
-        end
-        assert.same(sorted(groups), sorted(sb:output("id -G")))
+        assert.same(sorted_ids(groups), sorted_ids(sb:output("id -G")))
       end)
       local nobody = entry(env.read("/etc/passwd"), "nobody")
       local daemon = entry(env.read("/etc/group"), "daemon").uid

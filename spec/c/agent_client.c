@@ -4,6 +4,7 @@
  */
 #include "agent_client.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -408,4 +409,16 @@ int client_simple(client *c, uint16_t type, int ms) {
   client_send(c, NULL, 0);
   int rc = simple_answer(c, op, ms);
   return rc >= 0 ? 0 : rc == -9999 ? -1 : -rc;
+}
+
+int client_fds(pid_t agent) {
+  char path[64];
+  int n = 0;
+  snprintf(path, sizeof path, "/proc/%d/fd", (int)agent);
+  DIR *d = opendir(path);
+  while (d && readdir(d))
+    n++;
+  if (d)
+    closedir(d);
+  return d ? n : -1;
 }

@@ -118,4 +118,7 @@ int client_signal(client *c, uint64_t target, int signo);
 /* A request without fields: 0 or the errno of an ERROR; -1 without answer. */
 int client_simple(client *c, uint16_t type, int ms);
 
+/* How many descriptors an agent has, or -1: this user may not look. */
+int client_fds(pid_t agent);
+
 #endif /* AGENT_CLIENT_H */

@@ -82,19 +82,6 @@ static const heard *hear(uint64_t op, uint64_t stream, size_t until,
 
 /* Asks until the command is told to have ended: an event cannot be had, since
  * nobody hears of it. */
-static int fds_of_agent(void) {
-  char path[64];
-  int n = 0;
-  snprintf(path, sizeof path, "/proc/%d/fd", (int)d.agent);
-  DIR *list = opendir(path);
-  while (list && readdir(list))
-    n++;
-  if (!list)
-    return -1;
-  closedir(list);
-  return n;
-}
-
 /* ---- commands ----------------------------------------------------------- */
 
 static void test_lives_on(void) {
@@ -187,13 +174,13 @@ static void test_descriptors(void) {
   int control = host_attach();
   client_end(&c, host_sh_relayed("exit 0"), MS);
   client_simple(&c, PCO_WIRE_PING, MS);
-  int before = fds_of_agent();
+  int before = client_fds(d.agent);
   for (int i = 0; i < 100; i++)
     client_end(&c, host_sh_relayed("exit 0"), MS);
-  int after = fds_of_agent();
+  int after = client_fds(d.agent);
   for (int i = 0; i < MS / 10 && after > before; i++) {
     usleep(10000);
-    after = fds_of_agent();
+    after = client_fds(d.agent);
   }
   if (before < 0)
     tap_skip("descriptors of ended commands",

@@ -121,18 +121,6 @@ int children_of(int pid) {
   return n;
 }
 
-int fds_of(int pid) {
-  char path[64];
-  int n = 0;
-  snprintf(path, sizeof path, "/proc/%d/fd", pid);
-  DIR *d = opendir(path);
-  while (d && readdir(d))
-    n++;
-  if (d)
-    closedir(d);
-  return d ? n : -1;
-}
-
 long resident_kib(int pid) {
   char path[64], line[4096];
   long total = 0, resident = 0;

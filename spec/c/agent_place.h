@@ -41,7 +41,6 @@ int processes_left(int ms);
 /* Waits until `want` processes of the test run. */
 bool processes_come(int want, int ms);
 int children_of(int pid);
-int fds_of(int pid);
 /* KiB that it has in memory. */
 long resident_kib(int pid);
 double seconds(void);

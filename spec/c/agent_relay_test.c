@@ -5,7 +5,6 @@
  */
 #include "agent_client.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -37,28 +36,16 @@ static void end(void) {
   IS(client_stop(&c), 0, "the agent ends by itself");
 }
 
-static int fds_of_agent(void) {
-  char path[64];
-  int n = 0;
-  snprintf(path, sizeof path, "/proc/%d/fd", (int)c.agent);
-  DIR *d = opendir(path);
-  while (d && readdir(d))
-    n++;
-  if (d)
-    closedir(d);
-  return d ? n : -1;
-}
-
 /* The agent has as many descriptors as that again, or will. */
 static void check_fds(int want, const char *text) {
-  int n = fds_of_agent();
+  int n = client_fds(c.agent);
   if (n < 0) {
     tap_skip(text, "this user may not look into the agent");
     return;
   }
   for (int i = 0; i < 500 && n > want; i++) {
     usleep(10000);
-    n = fds_of_agent();
+    n = client_fds(c.agent);
   }
   OK(n <= want, "%s (%d descriptors, of %d)", text, n, want);
 }
@@ -209,7 +196,7 @@ static bool take_text(uint64_t op, const char *text) {
 
 static void test_pipes(void) {
   begin();
-  int fds = fds_of_agent();
+  int fds = client_fds(c.agent);
   forget();
   uint64_t op = sh_relayed("cat; echo err >&2; exit 5");
   input(op, "one\n", 4);
@@ -394,7 +381,7 @@ static void test_close_twice(void) {
 
 static void test_terminal(void) {
   begin();
-  int fds = fds_of_agent();
+  int fds = client_fds(c.agent);
   forget();
   uint64_t op = sh_terminal("stty size; read x; stty size; echo got=$x; tty");
   OK(take_text(op, "24 80\r\n"), "a terminal of that size");
@@ -455,7 +442,7 @@ static void test_hang_up(void) {
 static void test_many(void) {
   uint64_t ops[MANY];
   begin();
-  int fds = fds_of_agent();
+  int fds = client_fds(c.agent);
   for (int i = 0; i < MANY; i++)
     ops[i] = sh_terminal("read x; echo got=$x");
   int good = 0;
@@ -499,7 +486,7 @@ static void test_end_of_stream(void) {
 
 static void test_no_start(void) {
   begin();
-  int fds = fds_of_agent();
+  int fds = client_fds(c.agent);
   const char *const argv[] = {"/no/such/program", NULL};
   spawn s = {.argv = argv, .kind = {A_TERMINAL}, .cols = 80, .rows = 24};
   forget();

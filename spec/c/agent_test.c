@@ -346,7 +346,7 @@ static void test_user(client *c) {
 static void test_many(client *c) {
   const char *const argv[] = {"true", NULL};
   client_run(c, argv);
-  int fds = fds_of(c->agent);
+  int fds = client_fds(c->agent);
   bool good = true;
   for (int i = 0; i < 500; i++) {
     ending e = client_run(c, argv);
@@ -358,8 +358,8 @@ static void test_many(client *c) {
     tap_skip("no descriptor is left in the agent", "/proc/PID/fd is root's");
   else
     /* Less is well: supervisors that were idle for long are let go. */
-    OK(fds_of(c->agent) <= fds, "leave no descriptor in the agent (%d, %d)",
-       fds_of(c->agent), fds);
+    OK(client_fds(c->agent) <= fds, "leave no descriptor in the agent (%d, %d)",
+       client_fds(c->agent), fds);
   OK(children_of(c->agent) <= 4, "and no process but idle supervisors (%d)",
      children_of(c->agent));
   uint64_t ops[64];
