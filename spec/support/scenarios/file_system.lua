@@ -345,7 +345,14 @@ add("FileSystem: copy", function(_, sb, t)
   t:try("big", fs.copy, fs, "big", "big2")
   t:note("equal", sb:exec("cmp big big2 && cmp sparse sparse2").code)
   t:try("proc", fs.copy, fs, "/proc/sys/kernel/ostype", "ostype")
-  times_out(t, fs.copy, fs, "big", "late", { timeout = 0, overwrite = true })
+  local times = 0
+  times_out(t, function()
+    times = times + 1
+    if times > 1 and times < 6 then -- the last copy was too quick: to 144 MB
+      sb:exec("cat big big > more && mv more big"):check()
+    end
+    fs:copy("big", "late", { timeout = 0, overwrite = true })
+  end)
 end)
 
 add("FileSystem: symlink, readlink", function(_, sb, t)
