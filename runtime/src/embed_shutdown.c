@@ -7,7 +7,7 @@
  * Tasks and calls are cancelled; when they have ended, or the grace is over,
  * what is left of them is dropped and all backends are closed; that takes
  * CLOSE_LIMIT_NS at most.  Each phase has its time, and a timer that makes the
- * host tick then.
+ * host tick then.  It has ended only when the host was told of every task.
  */
 #include "embed.h"
 #include "lua_task.h"
@@ -78,7 +78,8 @@ bool pco__embed_shutdown_step(pco_runtime *rt) {
     close_all(rt);
     moved = true;
   }
-  if (rt->phase == PCO__CLOSES && (is_late(rt) || is_closed(rt))) {
+  if (rt->phase == PCO__CLOSES && pco__list_empty(&rt->finished) &&
+      (is_late(rt) || is_closed(rt))) {
     pco__timer_stop(&rt->lua->runtime.loop, &rt->phase_timer);
     rt->phase = PCO__ENDED;
     moved = true;
