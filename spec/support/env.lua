@@ -77,6 +77,13 @@ function env.now()
   return tonumber((env.read("/proc/uptime"):match("^(%S+)")))
 end
 
+-- Seconds that go on only while the main thread has a processor, or waits for
+-- anything but one: a machine that is busy with others is not in them.
+function env.own_time()
+  local waited = env.read("/proc/self/schedstat"):match("^%d+ (%d+)")
+  return env.now() - waited / 1e9
+end
+
 -- The process that has all of this test's below it, also those that lost their
 -- parents; nil where a spec was started by hand (alone.c).
 env.root = tonumber(os.getenv("PORTICO_TEST_ROOT"))
