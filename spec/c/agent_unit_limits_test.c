@@ -2,8 +2,7 @@
 /*
  * Limits of commands: the agent as it is built, and a keeper that is a thread
  * of this program.  Without rights to make cgroups what needs them is skipped.
- * usage: agent_unit_limits_test, with PORTICO_BUILD in the environment;
- *        agent_unit_limits_test hog MIB | forks | burn: what commands do
+ * usage: agent_unit_limits_test, with PORTICO_BUILD in the environment
  */
 #include "agent_client.h"
 
@@ -21,64 +20,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MIB (1024u * 1024)
 
-static char agent[PATH_MAX], self[PATH_MAX];
-
-/* ---- what commands do --------------------------------------------------- */
-
-static int hog(long mib) {
-  for (long i = 0; i < mib; i++) {
-    char *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-      return 7;
-    memset(p, 1, MIB);
-  }
-  return 0;
-}
-
-/* Prints how many children could be had at once, and what came then. */
-static int count_forks(void) {
-  int n = 0, error = 0;
-  for (; n < 200; n++) {
-    pid_t pid = fork();
-    if (pid == 0)
-      for (;;)
-        pause();
-    if (pid < 0) {
-      error = errno;
-      break;
-    }
-  }
-  printf("%d %s\n", n, error == EAGAIN ? "EAGAIN" : error ? "?" : "no error");
-  fflush(stdout);
-  signal(SIGTERM, SIG_IGN);
-  kill(0, SIGTERM);
-  while (wait(NULL) > 0)
-    ;
-  return 0;
-}
-
-/* Prints the processor's time that it got in a second, in ms. */
-static int burn(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  double end = (double)t.tv_sec + (double)t.tv_nsec / 1e9 + 1;
-  do
-    clock_gettime(CLOCK_MONOTONIC, &t);
-  while ((double)t.tv_sec + (double)t.tv_nsec / 1e9 < end);
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  printf("%ld\n", (long)(t.tv_sec * 1000 + t.tv_nsec / 1000000));
-  return 0;
-}
+static char agent[PATH_MAX], greedy[PATH_MAX];
 
 /* ---- a keeper ----------------------------------------------------------- */
 
@@ -89,7 +38,6 @@ typedef struct keeper {
   int ours, theirs;
   pthread_t thread;
   atomic_bool silent; /* it serves nobody */
-  int rc;             /* of the removal */
 } keeper;
 
 static void *serve(void *arg) {
@@ -105,9 +53,6 @@ static void *serve(void *arg) {
     if (pco_cgroup_serve(&k->g, k->ours) < 0)
       break;
   }
-  for (int i = 0; i < 500 && (k->rc = pco_cgroup_remove(&k->g)) == -EBUSY; i++)
-    usleep(10000);
-  close(k->ours);
   return NULL;
 }
 
@@ -136,9 +81,14 @@ static bool keeper_start(keeper *k, pco_cgroup_limits want) {
          pthread_create(&k->thread, NULL, serve, k) == 0;
 }
 
+/* When its agent has ended: it serves until then. */
 static void keeper_stop(keeper *k) {
+  int rc = 0;
   pthread_join(k->thread, NULL);
-  IS(k->rc, 0, "the keeper removed its cgroups");
+  for (int i = 0; i < 500 && (rc = pco_cgroup_remove(&k->g)) == -EBUSY; i++)
+    usleep(10000);
+  close(k->ours);
+  IS(rc, 0, "the keeper removed its cgroups");
 }
 
 static int leaves_in(const keeper *k, uint32_t tree) {
@@ -193,7 +143,7 @@ static void stop_kept(client *c, keeper *k) {
 /* ---- commands ----------------------------------------------------------- */
 
 static ending sh(client *c, const char *text, spawn s) {
-  const char *const argv[] = {"/bin/sh", "-c", text, "sh", self, NULL};
+  const char *const argv[] = {"/bin/sh", "-c", text, "sh", greedy, NULL};
   s.argv = argv;
   return client_end(c, client_spawn(c, &s), 20000);
 }
@@ -201,7 +151,7 @@ static ending sh(client *c, const char *text, spawn s) {
 static char output[256];
 
 static ending say(client *c, const char *text, spawn s) {
-  const char *const argv[] = {"/bin/sh", "-c", text, "sh", self, NULL};
+  const char *const argv[] = {"/bin/sh", "-c", text, "sh", greedy, NULL};
   s.argv = argv;
   ending e = client_output(c, &s, true, output, sizeof output);
   output[strcspn(output, "\n")] = 0;
@@ -346,12 +296,12 @@ static void test_sandbox_memory(client *c) {
 /* One is killed for want of memory while others are killed by hand. */
 static void test_side_by_side(client *c) {
   const char *const victim[] = {"/bin/sh", "-c", "kill -9 $$", NULL};
-  const char *const greedy[] = {self, "hog", "200", NULL};
+  const char *const eater[] = {greedy, "hog", "200", NULL};
   bool good = true;
   for (int round = 0; round < 5; round++) {
     uint64_t ops[8];
     for (int i = 0; i < 8; i++) {
-      spawn s = {.argv = i % 4 == 0 ? greedy : victim};
+      spawn s = {.argv = i % 4 == 0 ? eater : victim};
       ops[i] = client_spawn(c, &s);
     }
     for (int i = 0; i < 8; i++) {
@@ -605,17 +555,12 @@ static void test_many_at_once(void) {
   stop_kept(&c, &k);
 }
 
-int main(int argc, char **argv) {
-  if (argc > 2 && strcmp(argv[1], "hog") == 0)
-    return hog(atol(argv[2]));
-  if (argc > 1 && strcmp(argv[1], "forks") == 0)
-    return count_forks();
-  if (argc > 1 && strcmp(argv[1], "burn") == 0)
-    return burn();
+int main(void) {
   const char *build = getenv("PORTICO_BUILD");
-  if (!build || readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+  if (!build)
     return 1;
   snprintf(agent, sizeof agent, "%s/libexec/portico/portico-agent", build);
+  snprintf(greedy, sizeof greedy, "%s/test/greedy", build);
   test_options();
   test_plain();
   test_emulated();
