@@ -40,6 +40,15 @@ pco_box *embed_box(void) {
   return box;
 }
 
+pco_command *embed_start(pco_box *box, const char *line, uint32_t flags) {
+  pco_pending *p = NULL;
+  pco_exec_opts o = {.size = sizeof o, .shell = line, .flags = flags};
+  p = embed_over(pco_command_start(box, &o, NULL, NULL, &p), &p);
+  pco_command *c = pco_pending_command(p);
+  pco_pending_release(p);
+  return c;
+}
+
 bool embed_put(pco_box *box, const char *path, const char *text) {
   pco_pending *p = NULL;
   pco_file_opts o = {.size = sizeof o, .flags = PCO_FS_PARENTS};

@@ -21,6 +21,8 @@ pco_pending *embed_over(int rc, pco_pending **out);
 int embed_code(int rc, pco_pending **out);
 /* A new box, or NULL. */
 pco_box *embed_box(void);
+/* A command of a shell that runs. */
+pco_command *embed_start(pco_box *box, const char *line, uint32_t flags);
 /* Writes a file; true if it could. */
 bool embed_put(pco_box *box, const char *path, const char *text);
 /* True if a file has this content. */

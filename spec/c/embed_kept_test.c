@@ -155,15 +155,13 @@ static void test_command(pco_box *box, int64_t pid) {
 
 static void test_kept(void) {
   pco_pending *p = NULL, *q = NULL;
-  pco_exec_opts o = {.size = sizeof o, .flags = PCO_EXEC_STDIN};
-  o.shell = "read x; echo got $x; exit 3";
+  pco_exec_opts o = {.size = sizeof o, .shell = "true"};
   embed_rt = embed_new(NULL);
   pco_box *box = make("kept", PCO_CREATE_DETACHABLE);
   embed_ok(embed_put(box, "f", "text"), "a file is written");
-  p = embed_over(pco_command_start(box, &o, NULL, NULL, &p), &p);
-  pco_command *c = pco_pending_command(p);
+  pco_command *c =
+      embed_start(box, "read x; echo got $x; exit 3", PCO_EXEC_STDIN);
   int64_t pid = pco_command_pid(c);
-  pco_pending_release(p);
   pco_command_wait(c, NULL, NULL, &q);
   embed_is(detach(box), 0, "the box is left");
   embed_is(embed_code(0, &q), PCO_ECLOSED, "who waits hears of it");
