@@ -430,6 +430,16 @@ void asked_free(asked *a) {
   free(a->payload);
 }
 
+uint64_t asked_number(const asked *a, uint16_t tag) {
+  pco_wire_iter it;
+  pco_wire_field f;
+  pco_wire_iter_init(&it, a->payload, a->h.size);
+  while (pco_wire_next(&it, &f) == 1)
+    if (f.tag == tag)
+      return f.number;
+  return UINT64_MAX;
+}
+
 /* The next frame but for PINGs, which a host sends that was slow itself, and
  * which are answered. */
 static bool next_but_ping(box *b, uint16_t type, asked *out) {
@@ -550,6 +560,19 @@ void box_exit(box *b, uint64_t op, uint64_t code, uint64_t signal,
   pco_wire_number(&b->buf, PCO_TAG_SIGNAL, signal);
   pco_wire_number(&b->buf, PCO_TAG_REASON, reason);
   pco_wire_number(&b->buf, PCO_TAG_DURATION, 1);
+  box_send(b);
+}
+
+void box_output(box *b, uint64_t op, uint64_t stream, uint64_t offset,
+                size_t len, uint64_t eof) {
+  static char zeros[PCO_RELAY_CREDIT];
+  box_begin_frame(b, PCO_WIRE_OUTPUT, 0, op);
+  pco_wire_number(&b->buf, PCO_TAG_STREAM, stream);
+  pco_wire_number(&b->buf, PCO_TAG_OFFSET, offset);
+  if (len)
+    pco_wire_bytes(&b->buf, PCO_TAG_DATA, zeros, len);
+  if (eof)
+    pco_wire_number(&b->buf, PCO_TAG_EOF, eof);
   box_send(b);
 }
 

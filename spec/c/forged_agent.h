@@ -109,6 +109,8 @@ bool box_peek(box *b, asked *out);
  * out may be NULL.  A PING before it is answered. */
 uint64_t box_expect(box *b, uint16_t type, asked *out);
 void asked_free(asked *a);
+/* The first number of that tag; UINT64_MAX if there is none. */
+uint64_t asked_number(const asked *a, uint16_t tag);
 /* Throws away what the host has sent until now. */
 void box_drain(box *b);
 
@@ -125,6 +127,9 @@ void box_say_number(box *b, uint16_t type, uint8_t flags, uint64_t op,
 void box_entry(box *b, const char *name, size_t len);
 void box_exit(box *b, uint64_t op, uint64_t code, uint64_t signal,
               uint64_t reason);
+/* Zeros that a command has written, PCO_RELAY_CREDIT at most. */
+void box_output(box *b, uint64_t op, uint64_t stream, uint64_t offset,
+                size_t len, uint64_t eof);
 
 /* ---- ops ----------------------------------------------------------------- */
 

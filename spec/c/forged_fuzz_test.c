@@ -109,17 +109,6 @@ static void say_data(box *b, uint64_t op) {
   }
 }
 
-/* The first number of that tag in a frame of the host. */
-static uint64_t field(const asked *a, uint16_t tag) {
-  pco_wire_iter it;
-  pco_wire_field f;
-  pco_wire_iter_init(&it, a->payload, a->h.size);
-  while (pco_wire_next(&it, &f) == 1)
-    if (f.tag == tag)
-      return f.number;
-  return 0;
-}
-
 static void say_output(box *b, uint64_t op, uint64_t at, size_t len, int eof) {
   static const char bytes[OUTPUT_LEN];
   begin(b, PCO_WIRE_OUTPUT, 0, op);
@@ -135,7 +124,7 @@ static void say_output(box *b, uint64_t op, uint64_t at, size_t len, int eof) {
 /* A command, and what comes of its terminal; without an end it is asked for. */
 static void say_command(box *b, const asked *a) {
   uint64_t op = a->h.op;
-  bool terminal = field(a, PCO_TAG_STDIO) == PCO_STDIO_TERMINAL;
+  bool terminal = asked_number(a, PCO_TAG_STDIO) == PCO_STDIO_TERMINAL;
   say_number(b, PCO_WIRE_STARTED, MORE, op, PCO_TAG_PID, 7);
   if (terminal)
     say_output(b, op, 0, OUTPUT_LEN, below(2) ? PCO_EOF_END : 0);
@@ -200,7 +189,7 @@ static void answer(box *b, const asked *a) {
     say_command(b, a);
     break;
   case PCO_WIRE_CLOSE_OUTPUT:
-    say_output(b, field(a, PCO_TAG_TARGET), OUTPUT_LEN, 0, PCO_EOF_HELD);
+    say_output(b, asked_number(a, PCO_TAG_TARGET), OUTPUT_LEN, 0, PCO_EOF_HELD);
     say_empty(b, op);
     break;
   case PCO_WIRE_LISTENS:

@@ -85,12 +85,7 @@ static void begin_output(command *c, uint64_t stream, uint64_t offset) {
 
 static void output(command *c, uint64_t stream, uint64_t offset, size_t len,
                    uint64_t eof) {
-  begin_output(c, stream, offset);
-  if (len)
-    pco_wire_bytes(&c->b->buf, PCO_TAG_DATA, bytes, len);
-  if (eof)
-    pco_wire_number(&c->b->buf, PCO_TAG_EOF, eof);
-  box_send(c->b);
+  box_output(c->b, c->id, stream, offset, len, eof);
 }
 
 static void say_credit(command *c, uint64_t len, uint64_t eof) {
@@ -100,17 +95,6 @@ static void say_credit(command *c, uint64_t len, uint64_t eof) {
   if (eof)
     pco_wire_number(&c->b->buf, PCO_TAG_EOF, eof);
   box_send(c->b);
-}
-
-/* The number of a field of a frame from the host. */
-static uint64_t field(const asked *a, uint16_t tag) {
-  pco_wire_iter it;
-  pco_wire_field f;
-  pco_wire_iter_init(&it, a->payload, a->h.size);
-  while (pco_wire_next(&it, &f) == 1)
-    if (f.tag == tag)
-      return f.number;
-  return UINT64_MAX;
 }
 
 static bool dies(box *b, int code) {
@@ -313,7 +297,7 @@ static void test_credits(void) {
     if (!box_next(c.b, &a))
       break;
     if (a.h.type == PCO_WIRE_CREDIT) {
-      uint64_t len = field(&a, PCO_TAG_LENGTH);
+      uint64_t len = asked_number(&a, PCO_TAG_LENGTH);
       MUST(len > 0 && len <= 256 * 1024);
       output(&c, 1, 0, PCO_RELAY_CREDIT, 0);
       for (size_t i = 0; i < len / 1024; i++)
@@ -382,9 +366,9 @@ static void test_resize(void) {
     submit(&r->op, -1);
     asked a;
     uint64_t id = box_expect(c.b, PCO_WIRE_RESIZE, &a);
-    SAME(field(&a, PCO_TAG_TARGET), c.id);
-    SAME(field(&a, PCO_TAG_COLS), 100);
-    SAME(field(&a, PCO_TAG_ROWS), 30);
+    SAME(asked_number(&a, PCO_TAG_TARGET), c.id);
+    SAME(asked_number(&a, PCO_TAG_COLS), 100);
+    SAME(asked_number(&a, PCO_TAG_ROWS), 30);
     asked_free(&a);
     if (i == 0)
       box_say(c.b, PCO_WIRE_REPLY, 0, id);
@@ -410,9 +394,9 @@ static uint64_t held(command *c) {
   while (!id && box_next(c->b, &a)) {
     if (a.h.type == PCO_WIRE_CLOSE_OUTPUT) {
       id = a.h.op;
-      SAME(field(&a, PCO_TAG_TARGET), c->id);
-      SAME(field(&a, PCO_TAG_STREAM), 1);
-      SAME(field(&a, PCO_TAG_FLAGS), 0);
+      SAME(asked_number(&a, PCO_TAG_TARGET), c->id);
+      SAME(asked_number(&a, PCO_TAG_STREAM), 1);
+      SAME(asked_number(&a, PCO_TAG_FLAGS), 0);
     }
     asked_free(&a);
   }
@@ -505,8 +489,9 @@ static uint64_t drop_one(command *c) {
   asked a;
   uint64_t id = box_expect(c->b, PCO_WIRE_ADOPT, &a);
   SAME(a.h.n_fds, 3);
-  SAME(field(&a, PCO_TAG_TARGET), c->id);
-  SAME(field(&a, PCO_TAG_FLAGS), PCO_ADOPT_IN | PCO_ADOPT_OUT | PCO_ADOPT_ERR);
+  SAME(asked_number(&a, PCO_TAG_TARGET), c->id);
+  SAME(asked_number(&a, PCO_TAG_FLAGS),
+       PCO_ADOPT_IN | PCO_ADOPT_OUT | PCO_ADOPT_ERR);
   asked_free(&a);
   return id;
 }
