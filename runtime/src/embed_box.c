@@ -6,7 +6,6 @@
 #include "embed_call.h"
 #include "farewell.h"
 #include "plugin_loader.h"
-#include "sandbox_ops.h"
 
 #define DEFAULT_BACKEND "bwrap"
 #define MAX_PAIRS       10000
@@ -167,7 +166,7 @@ static int choose_loop(pco_runtime *rt, bool own, pco__loop **loop,
 
 int pco__box_call(pco__caller *c, const pco_box_opts *opts,
                   const pco__op_class *cls, size_t size, pco_pending **p,
-                  const pco_backend_info **info, pco_pair **settings) {
+                  pco__opening *opening) {
   pco__portal *portal;
   bool own = opts->flags & PCO_BOX_PORTAL;
   *p = NULL;
@@ -189,9 +188,11 @@ int pco__box_call(pco__caller *c, const pco_box_opts *opts,
   }
   (*p)->in_use = own;
   (*p)->op->timeout = opts->timeout_ns ? opts->timeout_ns : -1;
-  *settings = copy_pairs(*p, opts->backend_settings, opts->n_backend_settings);
-  rc =
-      find_plugin(c->rt, opts->backend ? opts->backend : DEFAULT_BACKEND, info);
+  opening->settings =
+      copy_pairs(*p, opts->backend_settings, opts->n_backend_settings);
+  opening->n_settings = opts->n_backend_settings;
+  rc = find_plugin(c->rt, opts->backend ? opts->backend : DEFAULT_BACKEND,
+                   &opening->info);
   return rc < 0 ? pco__call_drop(*p, rc) : 0;
 }
 
@@ -200,8 +201,7 @@ int pco_box_create(pco_runtime *rt, const pco_box_opts *opts, pco_done_fn done,
   pco_box_opts own;
   pco_create_opts create;
   pco_pending *p;
-  const pco_backend_info *info;
-  pco_pair *settings;
+  pco__opening opening;
   pco__caller c = pco__call_from(done, ud, out);
   int rc = pco__embed_check(rt);
   if (rc == 0)
@@ -209,13 +209,11 @@ int pco_box_create(pco_runtime *rt, const pco_box_opts *opts, pco_done_fn done,
   c.rt = rt;
   if (rc == 0)
     rc = pco__box_call(&c, &own, &pco__sandbox_class, sizeof(pco__create_op),
-                       &p, &info, &settings);
+                       &p, &opening);
   if (rc < 0)
     return rc;
   pco__create_op *o = PCO_CONTAINER(p->op, pco__create_op, op);
-  o->info = info;
-  o->backend_settings = settings;
-  o->n_backend_settings = own.n_backend_settings;
+  o->opening = opening;
   o->opts.struct_size = sizeof o->opts;
   if (own.create)
     copy_create(p, o, own.create);

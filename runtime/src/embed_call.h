@@ -10,6 +10,7 @@
 
 #include "embed.h"
 #include "portico/sandbox.h"
+#include "sandbox_ops.h"
 
 struct pco_box {
   pco__node node;  /* in rt->boxes */
@@ -108,10 +109,10 @@ int pco__box_check(pco_box *box);
  * box, if own->create is not NULL then.  0 or a code. */
 int pco__box_options(pco_runtime *rt, const pco_box_opts *given,
                      pco_box_opts *own, pco_create_opts *create);
-/* Makes the pending of such a call, on the loop that the options say; *info and
- * *settings are what is to be opened.  0 or a code. */
+/* Makes the pending of such a call, on the loop that the options say; *opening
+ * is for its op.  0 or a code. */
 int pco__box_call(pco__caller *c, const pco_box_opts *opts,
                   const pco__op_class *cls, size_t size, pco_pending **p,
-                  const pco_backend_info **info, pco_pair **settings);
+                  pco__opening *opening);
 
 #endif /* PCO_EMBED_CALL_H */

@@ -5,7 +5,6 @@
  * C: each call opens one and closes it again, but for a box that it makes.
  */
 #include "embed_call.h"
-#include "sandbox_ops.h"
 
 /* The options of a call that makes no box. */
 static int take(pco_runtime *rt, const pco_box_opts *given, pco_box_opts *own) {
@@ -31,8 +30,7 @@ int pco_box_attach(pco_runtime *rt, const pco_box_opts *opts, const char *id,
                    pco_done_fn done, void *ud, pco_pending **out) {
   pco_box_opts own;
   pco_pending *p;
-  const pco_backend_info *info;
-  pco_pair *settings;
+  pco__opening opening;
   pco__caller c = pco__call_from(done, ud, out);
   int rc = take(rt, opts, &own);
   c.rt = rt;
@@ -40,13 +38,11 @@ int pco_box_attach(pco_runtime *rt, const pco_box_opts *opts, const char *id,
     rc = check_id(rt, id);
   if (rc == 0)
     rc = pco__box_call(&c, &own, &pco__sandbox_class, sizeof(pco__create_op),
-                       &p, &info, &settings);
+                       &p, &opening);
   if (rc < 0)
     return rc;
   pco__create_op *o = PCO_CONTAINER(p->op, pco__create_op, op);
-  o->info = info;
-  o->backend_settings = settings;
-  o->n_backend_settings = own.n_backend_settings;
+  o->opening = opening;
   o->attach_id = pco__call_copy(p, id);
   return pco__call_start(&c, p);
 }
@@ -56,21 +52,17 @@ static int call(pco_runtime *rt, const pco_box_opts *opts,
                 const pco__op_class *cls, const char *id, pco__caller *c) {
   pco_box_opts own;
   pco_pending *p;
-  const pco_backend_info *info;
-  pco_pair *settings;
+  pco__opening opening;
   int rc = take(rt, opts, &own);
   c->rt = rt;
   if (rc == 0 && cls == &pco__destroy_class)
     rc = check_id(rt, id);
   if (rc == 0)
-    rc = pco__box_call(c, &own, cls, sizeof(pco__backend_op), &p, &info,
-                       &settings);
+    rc = pco__box_call(c, &own, cls, sizeof(pco__backend_op), &p, &opening);
   if (rc < 0)
     return rc;
   pco__backend_op *o = PCO_CONTAINER(p->op, pco__backend_op, op);
-  o->info = info;
-  o->backend_settings = settings;
-  o->n_backend_settings = own.n_backend_settings;
+  o->opening = opening;
   o->id = pco__call_copy(p, id);
   return pco__call_start(c, p);
 }

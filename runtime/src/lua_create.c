@@ -316,9 +316,9 @@ static int core_open(lua_State *L) {
   guard_portal(g, loop);
   pco__op *op = pco__new_op(L, &pco__open_class, sizeof(pco__open_op), loop);
   pco__open_op *o = PCO_CONTAINER(op, pco__open_op, op);
-  o->settings = pco__arg_settings(L, AT_SETTINGS, "open", "settings",
-                                  &op->arena, &o->n_settings);
-  o->info = find_plugin(L, lua_tostring(L, 1), "open");
+  o->opening.settings = pco__arg_settings(L, AT_SETTINGS, "open", "settings",
+                                          &op->arena, &o->opening.n_settings);
+  o->opening.info = find_plugin(L, lua_tostring(L, 1), "open");
   return pco__await(L, AT_BOX);
 }
 
@@ -425,9 +425,9 @@ static pco__create_op *new_create(lua_State *L, const pco__op_class *cls,
 /* The settings of a Backend object, for a further instance of its plugin. */
 static void use_settings(lua_State *L, int backend, pco__create_op *o) {
   lua_getfield(L, backend, "settings");
-  o->backend_settings =
+  o->opening.settings =
       pco__arg_settings(L, lua_gettop(L), o->op.cls->name, "settings",
-                        &o->op.arena, &o->n_backend_settings);
+                        &o->op.arena, &o->opening.n_settings);
   lua_replace(L, AT_SETTINGS);
 }
 
@@ -462,7 +462,7 @@ static int make_in(lua_State *L, pco__handle *b, const pco__op_class *cls,
     o->backend = b->backend;
   } else {
     use_settings(L, 1, o);
-    o->info = find_plugin(L, b->backend->info->id, cls->name);
+    o->opening.info = find_plugin(L, b->backend->info->id, cls->name);
   }
   return pco__await(L, AT_BOX);
 }
@@ -523,10 +523,10 @@ static int core_sandbox(lua_State *L) {
   pco__loop *loop = choose_loop(L, AT_OPTIONS, name);
   guard_portal(g, loop);
   pco__create_op *o = new_create(L, &pco__sandbox_class, loop);
-  o->backend_settings =
+  o->opening.settings =
       pco__arg_settings(L, AT_SETTINGS, name, "backend_settings", &o->op.arena,
-                        &o->n_backend_settings);
-  o->info =
+                        &o->opening.n_settings);
+  o->opening.info =
       named ? find_plugin(L, lua_tostring(L, 1), name) : find_default(L, name);
   return pco__await(L, AT_BOX);
 }

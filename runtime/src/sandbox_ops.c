@@ -13,20 +13,30 @@
 
 /* ---- open ---------------------------------------------------------------- */
 
+/* 0 or a code, with *err. */
+static int open_now(pco__opening *o, pco__loop *loop, pco__backend **backend,
+                    pco__error **err) {
+  const pco_backend_info *info = o->info;
+  o->info = NULL;
+  return pco__backend_open(loop, info, o->settings, o->n_settings, backend,
+                           err);
+}
+
+static void drop_opening(pco__opening *o) {
+  if (o->info)
+    pco__loader_release(o->info);
+}
+
 static void open_start(pco__op *op) {
   pco__open_op *o = PCO_CONTAINER(op, pco__open_op, op);
   pco__error *err = NULL;
-  const pco_backend_info *info = o->info;
-  o->info = NULL;
-  pco__backend_open(op->loop, info, o->settings, o->n_settings, &o->backend,
-                    &err);
+  open_now(&o->opening, op->loop, &o->backend, &err);
   pco__op_complete(op, err);
 }
 
 static void open_destroy(pco__op *op) {
   pco__open_op *o = PCO_CONTAINER(op, pco__open_op, op);
-  if (o->info)
-    pco__loader_release(o->info);
+  drop_opening(&o->opening);
   pco__backend_unref(o->backend);
 }
 
@@ -48,11 +58,7 @@ static void create_start(pco__op *op) {
   pco__create_op *o = create_of(op);
   pco__error *err = NULL;
   if (!o->backend) {
-    const pco_backend_info *info = o->info;
-    o->info = NULL;
-    int rc = pco__backend_open(op->loop, info, o->backend_settings,
-                               o->n_backend_settings, &o->backend, &err);
-    if (rc < 0) {
+    if (open_now(&o->opening, op->loop, &o->backend, &err) < 0) {
       pco__op_complete(op, err);
       return;
     }
@@ -112,8 +118,7 @@ static void create_leave(pco__op *op) {
 static void create_destroy(pco__op *op) {
   pco__create_op *o = create_of(op);
   create_leave(op);
-  if (o->info)
-    pco__loader_release(o->info);
+  drop_opening(&o->opening);
   pco__error_free(o->failure);
 }
 
@@ -232,12 +237,9 @@ static void take_list(pco_op *call, const void *result) {
 /* Opens the backend of an op that has none; false if that failed. */
 static bool open_first(pco__backend_op *o) {
   pco__error *err = NULL;
-  const pco_backend_info *info = o->info;
   if (o->backend)
     return true;
-  o->info = NULL;
-  if (pco__backend_open(o->op.loop, info, o->backend_settings,
-                        o->n_backend_settings, &o->backend, &err) < 0) {
+  if (open_now(&o->opening, o->op.loop, &o->backend, &err) < 0) {
     pco__op_complete(&o->op, err);
     return false;
   }
@@ -335,8 +337,7 @@ static void destroy_start(pco__op *op) {
 
 static void backend_destroy(pco__op *op) {
   pco__backend_op *o = backend_op_of(op);
-  if (o->info)
-    pco__loader_release(o->info);
+  drop_opening(&o->opening);
   pco__arena_free(&o->results);
   pco__error_free(o->failure);
   pco__sandbox_unref(o->sandbox);

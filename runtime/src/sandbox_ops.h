@@ -5,13 +5,18 @@
 
 #include "process.h"
 
+/* A backend that an op opens itself. */
+typedef struct pco__opening {
+  const pco_backend_info *info; /* a use of the plugin, until it is open */
+  pco_pair *settings;
+  size_t n_settings;
+} pco__opening;
+
 /* create, attach, and sandbox(): which opens the backend first. */
 typedef struct pco__create_op {
   pco__op op;
-  pco__backend *backend;        /* a reference; or NULL: open it first */
-  const pco_backend_info *info; /* to open; a use of the plugin */
-  pco_pair *backend_settings;
-  size_t n_backend_settings;
+  pco__backend *backend; /* a reference; or NULL: open it first */
+  pco__opening opening;
   const char *attach_id; /* NULL: create */
   pco_create_opts opts;
   pco_limits limits;
@@ -23,9 +28,7 @@ typedef struct pco__create_op {
 /* open: a backend on its own. */
 typedef struct pco__open_op {
   pco__op op;
-  const pco_backend_info *info;
-  pco_pair *settings;
-  size_t n_settings;
+  pco__opening opening;
   pco__backend *backend; /* the result; a reference */
 } pco__open_op;
 
@@ -55,10 +58,8 @@ typedef struct pco__listed {
  * ends. */
 typedef struct pco__backend_op {
   pco__op op;
-  pco__backend *backend;        /* a reference; or NULL: open it first */
-  const pco_backend_info *info; /* to open; a use of the plugin */
-  pco_pair *backend_settings;
-  size_t n_backend_settings;
+  pco__backend *backend; /* a reference; or NULL: open it first */
+  pco__opening opening;
   bool opened;           /* the backend was opened here, and is open */
   pco__sandbox *sandbox; /* close, detach: a reference, or NULL */
   bool with_backend;     /* the same: the sandbox's backend is closed, too */

@@ -216,7 +216,7 @@ void world_open_portal(void) {
   loop = &portal->loop;
   pco__op *op = pco__op_new(&pco__open_class, sizeof(pco__open_op), loop);
   pco__open_op *o = PCO_CONTAINER(op, pco__open_op, op);
-  o->info = info;
+  o->opening.info = info;
   submit(op, -1);
   check_op(op, 0);
   backend = o->backend;
