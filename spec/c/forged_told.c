@@ -66,17 +66,23 @@ box *attach_to(const told *list, size_t n) {
   return b;
 }
 
-pco__process *claim(box *b, int64_t pid) {
-  pco__op *op = pco__op_new(&pco__process_class, sizeof(pco__look_op), loop);
+/* A look, to be submitted. */
+static pco__look_op *look_op(box *b, const pco__op_class *cls) {
+  pco__op *op = pco__op_new(cls, sizeof(pco__look_op), loop);
   pco__look_op *o = PCO_CONTAINER(op, pco__look_op, op);
   pco__sandbox_ref(b->sb);
   o->sandbox = b->sb;
+  return o;
+}
+
+pco__process *claim(box *b, int64_t pid) {
+  pco__look_op *o = look_op(b, &pco__process_class);
   o->pid = pid;
-  submit(op, -1);
-  check_op(op, 0);
+  submit(&o->op, -1);
+  check_op(&o->op, 0);
   pco__process *p = o->process;
   o->process = NULL;
-  end_op(op, 0);
+  end_op(&o->op, 0);
   MUST(p != NULL);
   return p;
 }
@@ -87,14 +93,11 @@ void let_go(pco__process *p) {
 }
 
 size_t count_commands(box *b, bool all) {
-  pco__op *op = pco__op_new(&pco__processes_class, sizeof(pco__look_op), loop);
-  pco__look_op *o = PCO_CONTAINER(op, pco__look_op, op);
-  pco__sandbox_ref(b->sb);
-  o->sandbox = b->sb;
+  pco__look_op *o = look_op(b, &pco__processes_class);
   o->all = all;
-  submit(op, -1);
-  check_op(op, 0);
+  submit(&o->op, -1);
+  check_op(&o->op, 0);
   size_t n = o->n_seen;
-  pco__op_unref(op);
+  pco__op_unref(&o->op);
   return n;
 }
