@@ -4,9 +4,6 @@
  */
 #include "agent_files.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,56 +11,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* ---- the directory ------------------------------------------------------- */
-
-char ws_dir[64];
-
-const char *ws_at(const char *name) {
-  static char path[4][512];
-  static int i;
-  i = (i + 1) % 4;
-  snprintf(path[i], sizeof path[i], "%s/%s", ws_dir, name);
-  return path[i];
-}
-
-void ws_make(const char *name, const char *text, mode_t mode) {
-  int fd = open(ws_at(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0 || write(fd, text, strlen(text)) < 0 || fchmod(fd, mode) != 0)
-    perror(name);
-  close(fd);
-}
-
-bool ws_holds(const char *name, const char *text) {
-  char buf[4096];
-  int fd = open(ws_at(name), O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof buf - 1);
-  buf[n < 0 ? 0 : n] = 0;
-  if (fd >= 0)
-    close(fd);
-  return n >= 0 && strcmp(buf, text) == 0;
-}
-
-int ws_count(const char *name) {
-  DIR *d = opendir(ws_at(name));
-  int n = -2;
-  while (d && readdir(d))
-    n++;
-  if (d)
-    closedir(d);
-  return n;
-}
-
-mode_t ws_mode(const char *name) {
-  struct stat st;
-  return lstat(ws_at(name), &st) == 0 ? st.st_mode & 07777 : 0177777;
-}
-
-void ws_link(const char *text, const char *name) {
-  unlink(ws_at(name));
-  if (symlink(text, ws_at(name)) != 0)
-    perror(name);
-}
 
 /* ---- requests ------------------------------------------------------------ */
 
@@ -182,23 +129,22 @@ uint64_t entry_number(const frame *f, uint16_t tag) {
 /* ---- the agent ----------------------------------------------------------- */
 
 bool ws_open(void) {
-  snprintf(ws_dir, sizeof ws_dir, "/tmp/portico-files-test-XXXXXX");
-  if (!mkdtemp(ws_dir))
+  if (!dir_make())
     return false;
   umask(022);
   signal(SIGPIPE, SIG_IGN);
-  mkdir(ws_at("ws"), 0755);
-  ws_link(ws_at("ws"), "alias");
-  ws_make("ws/file", "content", 0640);
-  mkdir(ws_at("ws/sub"), 0755);
-  ws_make("ws/sub/inner", "inner", 0600);
+  mkdir(in_dir("ws"), 0755);
+  make_link(in_dir("ws"), "alias");
+  make_file("ws/file", "content", 0640);
+  mkdir(in_dir("ws/sub"), 0755);
+  make_file("ws/sub/inner", "inner", 0600);
   return true;
 }
 
 void ws_start(client *c, const char *agent) {
   char root[256], alias[256];
-  snprintf(root, sizeof root, "%s", ws_at("ws"));
-  snprintf(alias, sizeof alias, "%s", ws_at("alias"));
+  snprintf(root, sizeof root, "%s", in_dir("ws"));
+  snprintf(alias, sizeof alias, "%s", in_dir("alias"));
   const char *const args[] = {"--root", root, "--alias", alias, NULL};
   client_start(c, agent, root, args);
 }
@@ -210,6 +156,6 @@ void ws_stop(client *c) {
 
 void ws_close(const char *agent) {
   char command[512];
-  snprintf(command, sizeof command, "exec %s --remove-only %s", agent, ws_dir);
+  snprintf(command, sizeof command, "exec %s --remove-only %s", agent, dir);
   IS(system(command), 0, "--remove-only cleans up");
 }

@@ -7,22 +7,11 @@
 #define AGENT_FILES_H
 
 #include "agent_client.h"
+#include "test_dir.h"
 
 #include "portico/plugin.h"
 
-#include <sys/types.h>
-
 /* ---- the directory ------------------------------------------------------- */
-
-extern char ws_dir[64]; /* temporary; the root is ws in there */
-
-/* A path below it; one of four that take turns. */
-const char *ws_at(const char *name);
-void ws_make(const char *name, const char *text, mode_t mode);
-void ws_link(const char *text, const char *name);
-bool ws_holds(const char *name, const char *text);
-int ws_count(const char *name);
-mode_t ws_mode(const char *name);
 
 /* Makes it, with file and sub/inner in ws; false if it cannot be made. */
 bool ws_open(void);

@@ -18,10 +18,10 @@
 /* ---- STAT, LIST, READ ---------------------------------------------------- */
 
 static void test_stat(client *c) {
-  ws_make("ws/st", "12345", 0640);
+  make_file("ws/st", "12345", 0640);
   answer a = file_ask(c, PCO_WIRE_STAT, "sub/../st", 0);
   struct stat st;
-  stat(ws_at("ws/st"), &st);
+  stat(in_dir("ws/st"), &st);
   OK(a.entry != NULL, "STAT");
   if (a.entry) {
     IS(entry_number(a.entry, PCO_TAG_SIZE), 5, "size");
@@ -34,7 +34,7 @@ static void test_stat(client *c) {
     IS(entry_number(a.entry, PCO_TAG_LINK), -1, "no link");
   }
   answer_finish(a);
-  a = file_ask(c, PCO_WIRE_STAT, ws_at("ws"), 0);
+  a = file_ask(c, PCO_WIRE_STAT, in_dir("ws"), 0);
   OK(a.entry && entry_number(a.entry, PCO_TAG_TYPE) == PCO_DIRECTORY,
      "the root");
   answer_finish(a);
@@ -77,12 +77,12 @@ static int list(client *c, const char *path, char *names, size_t size) {
 
 static void test_list(client *c) {
   char names[4096];
-  mkdir(ws_at("ws/ls"), 0755);
+  mkdir(in_dir("ws/ls"), 0755);
   IS(list(c, "ls", NULL, 0), 0, "an empty directory");
-  ws_make("ws/ls/new\nline", "", 0600);
-  ws_make("ws/ls/\xff\xfe", "", 0600);
-  ws_make("ws/ls/...", "", 0600);
-  ws_link("nowhere", "ws/ls/link");
+  make_file("ws/ls/new\nline", "", 0600);
+  make_file("ws/ls/\xff\xfe", "", 0600);
+  make_file("ws/ls/...", "", 0600);
+  make_link("nowhere", "ws/ls/link");
   IS(list(c, "ls", names, sizeof names), 4, "four entries");
   OK(strstr(names, "new\nline|") && strstr(names, "\xff\xfe|") &&
          strstr(names, "...|") && strstr(names, "link|"),
@@ -95,8 +95,8 @@ static void test_list(client *c) {
 
 static void test_big_list(client *c) {
   enum { N = 100000 };
-  mkdir(ws_at("ws/big"), 0755);
-  int d = open(ws_at("ws/big"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  mkdir(in_dir("ws/big"), 0755);
+  int d = open(in_dir("ws/big"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   for (int i = 0; i < N; i++) {
     char name[32];
     snprintf(name, sizeof name, "entry-%06d", i);
@@ -134,7 +134,7 @@ static void test_big_list(client *c) {
   OK(f && !c->waiting, "PING is answered before a long REMOVE has ended");
   free(f);
   IS(answer_finish(answer_take(c, rm)), 0, "which removes them");
-  OK(access(ws_at("ws/big"), F_OK) != 0, "all of them");
+  OK(access(in_dir("ws/big"), F_OK) != 0, "all of them");
 }
 
 static void test_read(client *c) {
@@ -143,7 +143,7 @@ static void test_read(client *c) {
   for (size_t i = 0; i < size; i++)
     text[i] = (char)('a' + i % 23);
   text[size] = 0;
-  ws_make("ws/large", text, 0600);
+  make_file("ws/large", text, 0600);
   OK(file_reads(c, "large", text), "a file of a megabyte");
   uint64_t op = file_begin(c, PCO_WIRE_READ, "large", 0);
   client_number(c, PCO_TAG_OFFSET, 999990);
@@ -166,7 +166,7 @@ static void test_read(client *c) {
   OK(a.error == 0 && a.len == 0, "LENGTH 0");
   answer_finish(a);
   IS(file_simple(c, PCO_WIRE_READ, "sub", 0), EISDIR, "READ of a directory");
-  mkfifo(ws_at("ws/fifo"), 0600);
+  mkfifo(in_dir("ws/fifo"), 0600);
   a = file_ask(c, PCO_WIRE_READ, "fifo", 0);
   OK(a.error == EINVAL && a.message[0], "READ of a FIFO: %s", a.message);
   answer_finish(a);
@@ -178,45 +178,45 @@ static void test_read(client *c) {
 /* ---- WRITE --------------------------------------------------------------- */
 
 static void test_write(client *c) {
-  int before = ws_count("ws");
+  int before = count_entries("ws");
   IS(file_write(c, "w", "one", 0), 0, "WRITE makes a file");
-  OK(ws_holds("ws/w", "one"), "with the content");
-  IS(ws_mode("ws/w"), 0644, "mode 0666 & ~umask");
+  OK(file_holds("ws/w", "one"), "with the content");
+  IS(file_mode("ws/w"), 0644, "mode 0666 & ~umask");
   IS(file_write(c, "w", "two", 0), 0, "WRITE replaces");
-  OK(ws_holds("ws/w", "two"), "the content");
-  chmod(ws_at("ws/w"), 0751);
+  OK(file_holds("ws/w", "two"), "the content");
+  chmod(in_dir("ws/w"), 0751);
   file_write(c, "w", "three", 0);
-  IS(ws_mode("ws/w"), 0751, "keeps the mode");
+  IS(file_mode("ws/w"), 0751, "keeps the mode");
   IS(file_write_mode(c, "w", "four", 0, 0666), 0, "MODE");
-  IS(ws_mode("ws/w"), 0666, "is exact");
+  IS(file_mode("ws/w"), 0666, "is exact");
   IS(file_write_mode(c, "w2", "", 0, 0600), 0, "an empty file");
-  IS(ws_mode("ws/w2"), 0600, "with its mode");
+  IS(file_mode("ws/w2"), 0600, "with its mode");
   IS(file_write(c, "w", "+five", PCO_FS_APPEND), 0, "APPEND");
-  OK(ws_holds("ws/w", "four+five"), "adds");
+  OK(file_holds("ws/w", "four+five"), "adds");
   IS(file_write(c, "w3", "new", PCO_FS_APPEND), 0, "APPEND makes a file");
-  OK(ws_holds("ws/w3", "new"), "if there is none");
+  OK(file_holds("ws/w3", "new"), "if there is none");
   IS(file_write(c, "sub", "x", 0), EISDIR, "WRITE to a directory");
   IS(file_write(c, "nodir/", "x", 0), EISDIR, "to a name with a slash");
   IS(file_write(c, "x/y/z", "deep", 0), ENOENT, "without parents");
   IS(file_write(c, "x/y/z", "deep", PCO_FS_PARENTS), 0, "with PARENTS");
-  OK(ws_holds("ws/x/y/z", "deep"), "made");
-  IS(ws_count("ws"), before + 4, "no temporary file is left");
+  OK(file_holds("ws/x/y/z", "deep"), "made");
+  IS(count_entries("ws"), before + 4, "no temporary file is left");
 }
 
 static void test_write_cancel(client *c) {
-  int before = ws_count("ws");
-  ws_make("ws/keep", "old", 0600);
+  int before = count_entries("ws");
+  make_file("ws/keep", "old", 0600);
   uint64_t op = file_begin(c, PCO_WIRE_WRITE, "keep", 0);
   client_send(c, NULL, 0);
   file_send_data(c, op, "new", 3, true);
   client_simple(c, PCO_WIRE_PING, 5000);
-  OK(ws_holds("ws/keep", "old"), "amid a WRITE the old content is there");
+  OK(file_holds("ws/keep", "old"), "amid a WRITE the old content is there");
   pco_wire_begin(&c->buf, PCO_WIRE_CANCEL, 0, op);
   client_send(c, NULL, 0);
   file_send_data(c, op, "late", 4, false);
   IS(answer_finish(answer_take(c, op)), ECANCELED, "CANCEL");
-  OK(ws_holds("ws/keep", "old"), "leaves it");
-  IS(ws_count("ws"), before + 1, "and nothing else");
+  OK(file_holds("ws/keep", "old"), "leaves it");
+  IS(count_entries("ws"), before + 1, "and nothing else");
   pco_wire_begin(&c->buf, PCO_WIRE_CANCEL, 0, 1000000);
   client_send(c, NULL, 0);
   IS(client_simple(c, PCO_WIRE_PING, 5000), 0,
@@ -252,7 +252,7 @@ static void test_write_is_atomic(client *c) {
   file_write(c, "atomic", text[0], 0);
   pthread_t t;
   atomic_store(&stop, false);
-  pthread_create(&t, NULL, look_at_file, (void *)ws_at("ws/atomic"));
+  pthread_create(&t, NULL, look_at_file, (void *)in_dir("ws/atomic"));
   for (int i = 0; i < 200; i++)
     file_write(c, "atomic", text[i & 1], 0);
   atomic_store(&stop, true);
@@ -263,16 +263,16 @@ static void test_write_is_atomic(client *c) {
 /* The stream ends amid a WRITE. */
 static void test_end_amid_write(const char *agent) {
   client c;
-  int before = ws_count("ws");
-  client_start(&c, agent, ws_at("ws"), NULL);
+  int before = count_entries("ws");
+  client_start(&c, agent, in_dir("ws"), NULL);
   uint64_t op = file_begin(&c, PCO_WIRE_WRITE, "half", 0);
   client_send(&c, NULL, 0);
   file_send_data(&c, op, "half", 4, true);
-  for (int i = 0; i < 500 && ws_count("ws") == before; i++)
+  for (int i = 0; i < 500 && count_entries("ws") == before; i++)
     poll(NULL, 0, 10);
-  IS(ws_count("ws"), before + 1, "a temporary file exists meanwhile");
+  IS(count_entries("ws"), before + 1, "a temporary file exists meanwhile");
   client_stop(&c);
-  IS(ws_count("ws"), before, "the end of the stream removes it");
+  IS(count_entries("ws"), before, "the end of the stream removes it");
 }
 
 static void test_owner(client *c) {
@@ -281,11 +281,11 @@ static void test_owner(client *c) {
     return;
   }
   struct stat st;
-  ws_make("ws/owned", "x", 0640);
-  if (chown(ws_at("ws/owned"), 65534, 65534) != 0)
+  make_file("ws/owned", "x", 0640);
+  if (chown(in_dir("ws/owned"), 65534, 65534) != 0)
     return;
   file_write(c, "owned", "y", 0);
-  stat(ws_at("ws/owned"), &st);
+  stat(in_dir("ws/owned"), &st);
   OK(st.st_uid == 65534 && st.st_gid == 65534 && (st.st_mode & 07777) == 0640,
      "WRITE keeps the owner");
 }
@@ -294,7 +294,7 @@ static void test_owner(client *c) {
 
 static void test_mkdir(client *c) {
   IS(file_simple(c, PCO_WIRE_MKDIR, "m", 0), 0, "MKDIR");
-  IS(ws_mode("ws/m"), 0755, "mode 0777 & ~umask");
+  IS(file_mode("ws/m"), 0755, "mode 0777 & ~umask");
   IS(file_simple(c, PCO_WIRE_MKDIR, "m", 0), EEXIST, "again: EEXIST");
   IS(file_simple(c, PCO_WIRE_MKDIR, "m", PCO_FS_PARENTS), 0,
      "with PARENTS: no error");
@@ -307,24 +307,24 @@ static void test_mkdir(client *c) {
   client_number(c, PCO_TAG_MODE, 01777);
   client_send(c, NULL, 0);
   IS(answer_finish(answer_take(c, op)), 0, "MKDIR with MODE");
-  IS(ws_mode("ws/m/exact"), 01777, "is exact");
+  IS(file_mode("ws/m/exact"), 01777, "is exact");
 }
 
 static void test_remove(client *c) {
   IS(file_simple(c, PCO_WIRE_REMOVE, "m", 0), ENOTEMPTY,
      "REMOVE of a full one");
   IS(file_simple(c, PCO_WIRE_REMOVE, "m/exact", 0), 0, "of an empty one");
-  mkdir(ws_at("outside"), 0755);
-  ws_make("outside/f", "x", 0600);
-  ws_link(ws_at("outside"), "ws/m/a/link");
-  ws_link("../../outside", "ws/m/a/b/link");
+  mkdir(in_dir("outside"), 0755);
+  make_file("outside/f", "x", 0600);
+  make_link(in_dir("outside"), "ws/m/a/link");
+  make_link("../../outside", "ws/m/a/b/link");
   IS(file_simple(c, PCO_WIRE_REMOVE, "m", PCO_FS_RECURSIVE), 0, "RECURSIVE");
-  OK(access(ws_at("ws/m"), F_OK) != 0, "removes all");
-  OK(ws_holds("outside/f", "x"), "and follows no link");
+  OK(access(in_dir("ws/m"), F_OK) != 0, "removes all");
+  OK(file_holds("outside/f", "x"), "and follows no link");
   IS(file_simple(c, PCO_WIRE_REMOVE, "m", PCO_FS_RECURSIVE), ENOENT,
      "again: ENOENT");
   IS(file_simple(c, PCO_WIRE_REMOVE, "w2", PCO_FS_RECURSIVE), 0, "of a file");
-  IS(file_simple(c, PCO_WIRE_REMOVE, ws_at("ws"), PCO_FS_RECURSIVE), EBUSY,
+  IS(file_simple(c, PCO_WIRE_REMOVE, in_dir("ws"), PCO_FS_RECURSIVE), EBUSY,
      "not the root itself");
   char deep[4096] = "deep";
   for (int i = 0; i < 150; i++)
@@ -334,18 +334,18 @@ static void test_remove(client *c) {
 }
 
 static void test_rename(client *c) {
-  ws_make("ws/r1", "1", 0600);
-  ws_make("ws/r2", "2", 0600);
+  make_file("ws/r1", "1", 0600);
+  make_file("ws/r2", "2", 0600);
   IS(file_rename(c, "r1", "r2", 0), EEXIST, "RENAME onto another");
-  OK(ws_holds("ws/r2", "2"), "changes nothing");
+  OK(file_holds("ws/r2", "2"), "changes nothing");
   IS(file_rename(c, "r1", "r2", PCO_FS_REPLACE), 0, "with REPLACE");
-  OK(ws_holds("ws/r2", "1"), "it does");
+  OK(file_holds("ws/r2", "1"), "it does");
   IS(file_rename(c, "r2", "sub/r3", 0), 0, "to another directory");
   IS(file_rename(c, "r2", "sub/r3", 0), ENOENT, "what is missing");
   IS(file_rename(c, "sub", "sub/x", 0), EINVAL, "into itself");
-  ws_link("sub", "ws/lnk");
+  make_link("sub", "ws/lnk");
   IS(file_rename(c, "lnk", "lnk2", 0), 0, "a link");
-  OK(readlink(ws_at("ws/lnk2"), (char[8]){0}, 8) == 3, "itself");
+  OK(readlink(in_dir("ws/lnk2"), (char[8]){0}, 8) == 3, "itself");
 }
 
 int main(int argc, char **argv) {

@@ -20,11 +20,11 @@
 static void test_inside(client *c) {
   OK(file_reads(c, "file", "content"), "a relative path");
   OK(file_reads(c, "./sub/../sub//inner", "inner"), "dots and slashes");
-  OK(file_reads(c, ws_at("ws/sub/inner"), "inner"), "an absolute path");
+  OK(file_reads(c, in_dir("ws/sub/inner"), "inner"), "an absolute path");
   char path[600];
-  snprintf(path, sizeof path, "//%s/./ws/sub/inner", ws_dir + 1);
+  snprintf(path, sizeof path, "//%s/./ws/sub/inner", dir + 1);
   OK(file_reads(c, path, "inner"), "another spelling of it");
-  OK(file_reads(c, ws_at("alias/file"), "content"), "through the alias");
+  OK(file_reads(c, in_dir("alias/file"), "content"), "through the alias");
   IS(file_stat_error(c, "", 0), ENOENT, "the empty path");
   IS(file_stat_error(c, "nothing", 0), ENOENT, "a missing file");
   IS(file_stat_error(c, "file/", 0), ENOTDIR, "a file with a slash");
@@ -34,21 +34,21 @@ static void test_inside(client *c) {
 }
 
 static void test_outside(client *c) {
-  ws_make("secret", "secret", 0644);
+  make_file("secret", "secret", 0644);
   answer a = file_ask(c, PCO_WIRE_READ, "../secret", 0);
   IS(a.error, EACCES, "..: refused");
   OK(strstr(a.message, "outside the workspace") &&
-         strstr(a.message, ws_at("ws")) && strstr(a.message, "settings.root"),
+         strstr(a.message, in_dir("ws")) && strstr(a.message, "settings.root"),
      "with a sentence: %s", a.message);
   answer_finish(a);
-  IS(file_stat_error(c, ws_at("secret"), 0), EACCES,
+  IS(file_stat_error(c, in_dir("secret"), 0), EACCES,
      "an absolute path outside");
   IS(file_stat_error(c, "/etc/passwd", 0), EACCES, "/etc/passwd");
   IS(file_stat_error(c, "/", 0), EACCES, "/");
   IS(file_stat_error(c, "sub/../..", 0), EACCES, "sub/../..");
-  IS(file_stat_error(c, ws_at("ws/../secret"), 0), EACCES,
+  IS(file_stat_error(c, in_dir("ws/../secret"), 0), EACCES,
      "an absolute path with ..");
-  IS(file_stat_error(c, ws_at("wsx"), 0), EACCES,
+  IS(file_stat_error(c, in_dir("wsx"), 0), EACCES,
      "a name that starts like the root");
   IS(file_write(c, "../new", "x", 0), EACCES, "write outside");
   IS(file_simple(c, PCO_WIRE_MKDIR, "../d/e", PCO_FS_PARENTS), EACCES,
@@ -56,17 +56,17 @@ static void test_outside(client *c) {
   IS(file_rename(c, "file", "../stolen", 0), EACCES, "rename to outside");
   IS(file_rename(c, "../secret", "mine", 0), EACCES, "rename from outside");
   IS(file_simple(c, PCO_WIRE_REMOVE, "../secret", 0), EACCES, "remove outside");
-  OK(ws_holds("secret", "secret"), "nothing happened to it");
+  OK(file_holds("secret", "secret"), "nothing happened to it");
 }
 
 static void test_links(client *c) {
-  ws_link("sub/inner", "ws/rel");
-  ws_link(ws_at("ws/sub"), "ws/abs");
-  ws_link("../secret", "ws/out");
-  ws_link("/etc", "ws/etc");
-  ws_link("loop", "ws/loop");
-  ws_link("sub/../../secret", "ws/out2");
-  ws_link("later", "ws/dangling");
+  make_link("sub/inner", "ws/rel");
+  make_link(in_dir("ws/sub"), "ws/abs");
+  make_link("../secret", "ws/out");
+  make_link("/etc", "ws/etc");
+  make_link("loop", "ws/loop");
+  make_link("sub/../../secret", "ws/out2");
+  make_link("later", "ws/dangling");
   OK(file_reads(c, "rel", "inner"), "a relative link");
   OK(file_reads(c, "abs/inner", "inner"), "an absolute link inside is rebased");
   IS(file_simple(c, PCO_WIRE_READ, "out", 0), EACCES, "a link out by ..");
@@ -87,25 +87,25 @@ static void test_links(client *c) {
      "STAT with NOFOLLOW tells of the link");
   answer_finish(a);
   IS(file_write(c, "rel", "through", 0), 0, "write through a link");
-  OK(ws_holds("ws/sub/inner", "through") &&
-         readlink(ws_at("ws/rel"), (char[9]){0}, 9) == 9,
+  OK(file_holds("ws/sub/inner", "through") &&
+         readlink(in_dir("ws/rel"), (char[9]){0}, 9) == 9,
      "changes the file; the link stays");
   IS(file_write(c, "dangling", "made", 0), 0, "write through a dangling link");
-  OK(ws_holds("ws/later", "made"), "makes what it leads to");
+  OK(file_holds("ws/later", "made"), "makes what it leads to");
   IS(file_write(c, "out", "x", 0), EACCES, "write through a link out");
-  OK(ws_holds("secret", "secret"), "nothing happened");
+  OK(file_holds("secret", "secret"), "nothing happened");
   IS(file_simple(c, PCO_WIRE_REMOVE, "rel", 0), 0, "REMOVE of a link");
-  OK(ws_holds("ws/sub/inner", "through"), "leaves what it leads to");
+  OK(file_holds("ws/sub/inner", "through"), "leaves what it leads to");
   IS(file_simple(c, PCO_WIRE_REMOVE, "abs/", PCO_FS_RECURSIVE), ENOTDIR,
      "REMOVE of a link with a slash");
-  ws_link("40", "ws/l0");
+  make_link("40", "ws/l0");
   for (int i = 1; i <= 41; i++) {
     char name[32], text[32];
     snprintf(name, sizeof name, "ws/l%d", i);
     snprintf(text, sizeof text, "l%d", i - 1);
-    ws_link(text, name);
+    make_link(text, name);
   }
-  ws_make("ws/40", "end", 0600);
+  make_file("ws/40", "end", 0600);
   OK(file_reads(c, "l39", "end"), "40 links");
   IS(file_simple(c, PCO_WIRE_READ, "l41", 0), ELOOP, "42 links");
 }
@@ -118,8 +118,8 @@ static atomic_bool stop;
 static void *swap(void *arg) {
   char a[600], b[600];
   (void)arg;
-  snprintf(a, sizeof a, "%s/ws/swap", ws_dir);
-  snprintf(b, sizeof b, "%s/ws/other", ws_dir);
+  snprintf(a, sizeof a, "%s/ws/swap", dir);
+  snprintf(b, sizeof b, "%s/ws/other", dir);
   while (!atomic_load(&stop))
     syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 2u /* EXCHANGE */);
   return NULL;
@@ -130,7 +130,7 @@ static int naive_loses(void) {
   char path[600], buf[16];
   struct stat st;
   int lost = 0;
-  snprintf(path, sizeof path, "%s/ws/swap", ws_dir);
+  snprintf(path, sizeof path, "%s/ws/swap", dir);
   for (int i = 0; i < 20000; i++) {
     char file[640];
     if (lstat(path, &st) != 0 || S_ISLNK(st.st_mode))
@@ -147,11 +147,11 @@ static int naive_loses(void) {
 }
 
 static void test_race(client *c) {
-  mkdir(ws_at("ws/swap"), 0755);
-  mkdir(ws_at("evil"), 0755);
-  ws_make("ws/swap/file", "good", 0600);
-  ws_make("evil/file", "evil", 0600);
-  ws_link("../evil", "ws/other");
+  mkdir(in_dir("ws/swap"), 0755);
+  mkdir(in_dir("evil"), 0755);
+  make_file("ws/swap/file", "good", 0600);
+  make_file("evil/file", "evil", 0600);
+  make_link("../evil", "ws/other");
   pthread_t t;
   int good = 0, refused = 0, bad = 0;
   atomic_store(&stop, false);
@@ -174,26 +174,27 @@ static void test_race(client *c) {
      "a racer never gets out: %d read, %d refused, %d escaped; a "
      "naive reader lost %d times",
      good, refused, bad, naive);
-  IS(ws_count("evil"), 1, "nothing was written outside");
+  IS(count_entries("evil"), 1, "nothing was written outside");
 }
 
 /* REMOVE while directories are swapped for links to the outside. */
 static void test_remove_race(client *c) {
-  ws_make("outside/f", "x", 0600);
+  make_file("outside/f", "x", 0600);
   pthread_t t;
   atomic_store(&stop, false);
   pthread_create(&t, NULL, swap, NULL);
   for (int i = 0; i < 200; i++) {
     file_simple(c, PCO_WIRE_MKDIR, "swap", PCO_FS_PARENTS);
-    unlink(ws_at("ws/other"));
-    if (symlink("../evil", ws_at("ws/other")) != 0 && errno != EEXIST)
+    unlink(in_dir("ws/other"));
+    if (symlink("../evil", in_dir("ws/other")) != 0 && errno != EEXIST)
       perror("symlink");
     file_write(c, "swap/a/b", "x", PCO_FS_PARENTS);
     file_simple(c, PCO_WIRE_REMOVE, "swap", PCO_FS_RECURSIVE);
   }
   atomic_store(&stop, true);
   pthread_join(t, NULL);
-  OK(ws_holds("evil/file", "evil"), "REMOVE in a race removes nothing outside");
+  OK(file_holds("evil/file", "evil"),
+     "REMOVE in a race removes nothing outside");
   file_simple(c, PCO_WIRE_REMOVE, "swap", PCO_FS_RECURSIVE);
   file_simple(c, PCO_WIRE_REMOVE, "other", PCO_FS_RECURSIVE);
 }
@@ -202,9 +203,9 @@ static void test_remove_race(client *c) {
 
 static void test_whole_system(const char *agent) {
   client c;
-  client_start(&c, agent, ws_at("ws/sub"), NULL);
+  client_start(&c, agent, in_dir("ws/sub"), NULL);
   OK(file_reads(&c, "../file", "content"), "root /: .. leads up");
-  OK(file_reads(&c, ws_at("secret"), "secret"), "everything is inside");
+  OK(file_reads(&c, in_dir("secret"), "secret"), "everything is inside");
   IS(file_stat_error(&c, "/../../etc", 0), 0, "/.. stays at /");
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/status", (int)getpid());
@@ -245,7 +246,7 @@ static void test_whole_system(const char *agent) {
 
 static void test_refused_root(const char *agent) {
   client c;
-  const char *const args[] = {"--root", ws_at("ws"), NULL};
+  const char *const args[] = {"--root", in_dir("ws"), NULL};
   int null = open("/dev/null", O_WRONLY | O_CLOEXEC), err = dup(2);
   dup2(null, 2);
   client_start(&c, agent, "/", args);

@@ -3,38 +3,27 @@
 #include "agent_place.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 const char *agent;
-char dir[64];
 char mark[64];
 
 bool place_init(const char *path) {
   agent = path ? realpath(path, NULL) : NULL;
-  snprintf(dir, sizeof dir, "/tmp/portico-agent-test-XXXXXX");
   snprintf(mark, sizeof mark, "portico-mark-%d", (int)getpid());
-  if (!agent || !mkdtemp(dir)) {
+  if (!agent)
     perror(path ? path : "no agent is named");
+  if (!agent || !dir_make())
     return false;
-  }
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   return true;
-}
-
-static void remove_dir(void) {
-  char command[256];
-  snprintf(command, sizeof command, "chmod -R u+rwx %s; rm -rf %s", dir, dir);
-  if (system(command) != 0)
-    perror("rm");
 }
 
 int place_done(void) {
@@ -42,33 +31,9 @@ int place_done(void) {
   for (int i = 0; i < 100 && waitpid(-1, NULL, WNOHANG) >= 0; i++)
     usleep(10000);
   OK(waitpid(-1, NULL, WNOHANG) < 0, "and every orphan has ended");
-  remove_dir();
+  if (!dir_remove())
+    perror(dir);
   return tap_done();
-}
-
-const char *in_dir(const char *name) {
-  static char path[4][256];
-  static int i;
-  i = (i + 1) % 4;
-  snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-  return path[i];
-}
-
-void make_file(const char *name, const char *text, mode_t mode) {
-  int fd = open(in_dir(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (write(fd, text, strlen(text)) < 0)
-    perror("write");
-  fchmod(fd, mode);
-  close(fd);
-}
-
-int read_file(const char *path, char *buf, size_t size) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
-  buf[n < 0 ? 0 : n] = 0;
-  if (fd >= 0)
-    close(fd);
-  return (int)n;
 }
 
 int count_processes(const char *text, bool end_them) {

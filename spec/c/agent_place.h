@@ -10,12 +10,12 @@
 #define AGENT_PLACE_H
 
 #include "agent_client.h"
+#include "test_dir.h"
 
 #define S  UINT64_C(1000000000)
 #define MS UINT64_C(1000000)
 
 extern const char *agent;
-extern char dir[64];  /* the temporary directory */
 extern char mark[64]; /* in the arguments of what must not survive */
 
 /* Makes the place for the agent of that path, and this process the parent of
@@ -23,14 +23,6 @@ extern char mark[64]; /* in the arguments of what must not survive */
 bool place_init(const char *path);
 /* Tests that nothing is left, and removes the directory; the exit status. */
 int place_done(void);
-
-/* ---- files -------------------------------------------------------------- */
-
-/* The path of a name there; four of them are kept. */
-const char *in_dir(const char *name);
-void make_file(const char *name, const char *text, mode_t mode);
-/* The bytes that were read, ended by a 0; -1 if it cannot be opened. */
-int read_file(const char *path, char *buf, size_t size);
 
 /* ---- processes ---------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
  * can do nothing else.
  */
 #include "agent_client.h"
+#include "test_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,16 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[64]; /* temporary; the root is dir/ws */
-static const char *program;
-
-static const char *at(const char *name) {
-  static char path[4][512];
-  static int i;
-  i = (i + 1) % 4;
-  snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-  return path[i];
-}
+static const char *program; /* its root is dir/ws */
 
 static int shell(const char *text) {
   char command[2048];
@@ -184,23 +176,23 @@ static outcome unpack(client *c, const tar *t, const char *path,
 /* The system's tar unpacks it, with all trust, in dir/control: whether the file
  * outside appears. */
 static bool bites(const tar *t, const char *evil) {
-  int fd =
-      open(at("forged.tar"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int fd = open(in_dir("forged.tar"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+                0600);
   bool good = write(fd, t->p, t->len) == (ssize_t)t->len;
   close(fd);
   shell("rm -rf control && mkdir control && cd control && "
         "tar -x -P -f ../forged.tar 2>/dev/null");
-  good = good && access(at(evil), F_OK) == 0;
-  unlink(at(evil));
+  good = good && access(in_dir(evil), F_OK) == 0;
+  unlink(in_dir(evil));
   return good;
 }
 
 /* ---- tests -------------------------------------------------------------- */
 
 static void begin(client *c, bool confine) {
-  const char *const inside[] = {"--root", at("ws"), NULL};
+  const char *const inside[] = {"--root", in_dir("ws"), NULL};
   const char *const host[] = {"--confine", NULL};
-  client_start(c, program, at("ws"), confine ? host : inside);
+  client_start(c, program, in_dir("ws"), confine ? host : inside);
 }
 
 static void test_plain(client *c, const char *what) {
@@ -215,14 +207,14 @@ static void test_plain(client *c, const char *what) {
   outcome o = unpack(c, &t, "plain", "");
   IS(o.error, 0, what);
   IS(o.files * 100 + o.directories, 302, "counts");
-  OK(stat(at("ws/plain/set-id"), &st) == 0 && (st.st_mode & 07777) == 0777,
+  OK(stat(in_dir("ws/plain/set-id"), &st) == 0 && (st.st_mode & 07777) == 0777,
      "no set-id bit");
-  OK(stat(at("ws/plain/d"), &st) == 0 && (st.st_mode & 07777) == 0777,
+  OK(stat(in_dir("ws/plain/d"), &st) == 0 && (st.st_mode & 07777) == 0777,
      "no sticky bit");
   OK(st.st_mtime == 1, "the time of a directory that something is in");
   o = unpack(c, &t, "plain", "umask=18");
   IS(o.error, 0, "again, into what is there");
-  OK(stat(at("ws/plain/set-id"), &st) == 0 && (st.st_mode & 07777) == 0755,
+  OK(stat(in_dir("ws/plain/set-id"), &st) == 0 && (st.st_mode & 07777) == 0755,
      "within the umask");
   IS(shell("ls -A ws | grep -c portico"), 1, "nothing is left beside it");
   IS(shell("ls -A ws/plain | grep -c portico"), 1, "nor in it");
@@ -272,7 +264,8 @@ static void test_ways_out(client *c) {
     outcome o = unpack(c, &t, "out", "symlinks=keep on_error=skip");
     OK(o.error != 0 || o.skipped > 0, "%s: refused (%d %s)", ways[i].what,
        o.error, o.message);
-    OK(access(at("evil"), F_OK) != 0 && access(at("ws/evil"), F_OK) != 0,
+    OK(access(in_dir("evil"), F_OK) != 0 &&
+           access(in_dir("ws/evil"), F_OK) != 0,
        "%s: nothing is outside", ways[i].what);
     shell("rm -rf ws/out");
     free(t.p);
@@ -290,7 +283,8 @@ static void test_kinds(client *c) {
     outcome o = unpack(c, &t, "kind", "on_error=skip");
     OK(o.error == EBADMSG, "kind %c is refused (%d %s)", kinds[i], o.error,
        o.message);
-    OK(access(at("ws/kind"), F_OK) != 0, "kind %c leaves nothing", kinds[i]);
+    OK(access(in_dir("ws/kind"), F_OK) != 0, "kind %c leaves nothing",
+       kinds[i]);
     free(t.p);
   }
 }
@@ -311,7 +305,7 @@ static void test_bounds(client *c) {
   end(&t);
   IS(unpack(c, &t, "b", "entries=20").error, EOVERFLOW, "too many entries");
   IS(unpack(c, &t, "b", "bytes=199").error, EMSGSIZE, "too many bytes");
-  IS(access(at("ws/b"), F_OK), -1, "nothing is there");
+  IS(access(in_dir("ws/b"), F_OK), -1, "nothing is there");
   IS(unpack(c, &t, "b", "entries=21 bytes=200").error, 0, "just fits");
   t.len = 0;
   add(&t, '5', "root", NULL, NULL);
@@ -335,7 +329,7 @@ static void test_bounds(client *c) {
   }
   end(&t);
   IS(unpack(c, &t, "deep", "").error, ENAMETOOLONG, "too deep");
-  IS(access(at("ws/deep"), F_OK), -1, "nothing of it is there");
+  IS(access(in_dir("ws/deep"), F_OK), -1, "nothing of it is there");
   t.len = 0; /* headers without end */
   add(&t, '5', "root", NULL, NULL);
   char *junk = malloc(900001);
@@ -387,7 +381,7 @@ static void test_bad_streams(client *c) {
     outcome o = unpack(c, &t, "bad", "on_error=skip");
     OK(o.error == EBADMSG || o.error == EMSGSIZE, "%s is refused (%d %s)",
        bad[i].what, o.error, o.message);
-    OK(access(at("ws/bad"), F_OK) != 0, "%s leaves nothing", bad[i].what);
+    OK(access(in_dir("ws/bad"), F_OK) != 0, "%s leaves nothing", bad[i].what);
     free(t.p);
   }
   tar t = {0};
@@ -400,7 +394,7 @@ static void test_bad_streams(client *c) {
   IS(unpack(c, &t, "bad", "").error, ENODATA, "nothing at all");
   end(&t);
   IS(unpack(c, &t, "bad", "").error, EBADMSG, "an empty tar");
-  IS(access(at("ws/bad"), F_OK), -1, "nothing is there");
+  IS(access(in_dir("ws/bad"), F_OK), -1, "nothing is there");
   free(t.p);
 }
 
@@ -431,7 +425,7 @@ static void test_links(client *c) {
     IS(unpack(c, &t, "links", "symlinks=keep").error, 0, "kept");
     snprintf(text, sizeof text, "ws/links/%s", links[i].name + 5);
     char got[64] = {0};
-    OK(readlink(at(text), got, sizeof got - 1) > 0 &&
+    OK(readlink(in_dir(text), got, sizeof got - 1) > 0 &&
            strcmp(got, links[i].text) == 0,
        "as it was");
     shell("rm -rf ws/links");
@@ -496,7 +490,7 @@ static void test_cancel(client *c) {
   client_send(c, NULL, 0);
   outcome o = read_outcome(c, op);
   IS(o.error, ECANCELED, "cancelled while it waits");
-  IS(access(at("ws/cancelled"), F_OK), -1, "nothing has the name");
+  IS(access(in_dir("ws/cancelled"), F_OK), -1, "nothing has the name");
   IS(shell("ls -A ws | grep portico"), 1, "and nothing is left");
   close(fds[1]);
   free(t.p);
@@ -519,7 +513,8 @@ static void test_other_tar(client *c) {
   if (pid == 0) {
     dup2(fds[1], 1);
     execlp("tar", "tar", "-c", "--format=pax", "--sparse",
-           "--sparse-version=0.1", "-C", at("theirs"), "root", (char *)NULL);
+           "--sparse-version=0.1", "-C", in_dir("theirs"), "root",
+           (char *)NULL);
     _exit(127);
   }
   close(fds[1]);
@@ -545,7 +540,7 @@ static void test_pack(client *c) {
   pid_t pid = fork();
   if (pid == 0) {
     dup2(fds[0], 0);
-    execlp("tar", "tar", "-x", "-C", at("mine"), (char *)NULL);
+    execlp("tar", "tar", "-x", "-C", in_dir("mine"), (char *)NULL);
     _exit(127);
   }
   close(fds[0]);
@@ -582,12 +577,10 @@ int main(int argc, char **argv) {
   program = argv[1];
   signal(SIGPIPE, SIG_IGN);
   umask(022);
-  snprintf(dir, sizeof dir, "/tmp/agent-trees-XXXXXX");
-  if (!mkdtemp(dir) || mkdir(at("ws"), 0755) != 0)
+  if (!dir_make() || mkdir(in_dir("ws"), 0755) != 0)
     return 1;
   test_all(false);
   test_all(true);
-  shell("chmod -R u+rwx .; rm -rf * ");
-  rmdir(dir);
+  dir_remove();
   return tap_done();
 }

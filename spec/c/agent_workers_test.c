@@ -114,10 +114,10 @@ static void test_all_workers_dead(client *c) {
 /* Waits until there are so many entries, or more, or fewer: as the sign of n
  * says; gives how many there are. */
 static int await_entries(const char *name, int n, bool at_most) {
-  int found = ws_count(name);
+  int found = count_entries(name);
   for (int i = 0; i < 3000 && (at_most ? found > n : found < n); i++) {
     poll(NULL, 0, at_most ? 10 : 1);
-    found = ws_count(name);
+    found = count_entries(name);
   }
   return found;
 }
@@ -148,7 +148,7 @@ static uint64_t begin_unpack(client *c, const char *path, int fd) {
 
 /* One whose request was cancelled is killed, when it does not answer. */
 static void test_litter_of_stopped(client *c, const char *name) {
-  int before = ws_count(name);
+  int before = count_entries(name);
   uint64_t op = file_begin(c, PCO_WIRE_WRITE, "lit/stopped", 0);
   client_send(c, NULL, 0);
   await_entries(name, before + 1, false);
@@ -161,9 +161,9 @@ static void test_litter_of_stopped(client *c, const char *name) {
 
 static void test_killed_worker(client *c) {
   int fds[2];
-  mkdir(ws_at("ws/lit"), 0755);
-  mkdir(ws_at("ws/lit/deep"), 0755);
-  ws_link("lit/deep", "ws/way");
+  mkdir(in_dir("ws/lit"), 0755);
+  mkdir(in_dir("ws/lit/deep"), 0755);
+  make_link("lit/deep", "ws/way");
   OK(file_reads(c, "file", "content"), "there is a worker again");
   uint64_t op = file_begin(c, PCO_WIRE_WRITE, "way/killed", 0);
   client_send(c, NULL, 0);
@@ -206,9 +206,9 @@ static void test_write_window(client *c) {
 
 static void test_workers(const char *agent) {
   client c;
-  const char *const args[] = {"--root", ws_at("ws"), NULL};
-  client_start(&c, agent, ws_at("ws"), args);
-  ws_make("ws/file", "content", 0644);
+  const char *const args[] = {"--root", in_dir("ws"), NULL};
+  client_start(&c, agent, in_dir("ws"), args);
+  make_file("ws/file", "content", 0644);
   test_write_window(&c);
   test_dead_file_system(&c);
   test_all_workers_dead(&c);

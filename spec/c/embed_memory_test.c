@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "embed_boxes.h"
+#include "test_dir.h"
 
 enum { STRIDE = 31 };
 
@@ -70,14 +71,7 @@ char *__wrap_strndup(const char *s, size_t n) {
 
 /* ---- a life -------------------------------------------------------------- */
 
-static char here[64];
 static const char *stuck; /* what did not end */
-
-static const char *at(const char *name) {
-  static char path[100];
-  snprintf(path, sizeof path, "%s/%s", here, name);
-  return path;
-}
 
 /* Waits for a call, whatever becomes of it; the pending, or NULL. */
 static pco_pending *end(int rc, pco_pending *p, const char *what) {
@@ -153,15 +147,15 @@ static void live_files(pco_box *box) {
 }
 
 static void live_trees(pco_box *box) {
-  END(pco_tree_upload(box, at("in"), "up", NULL, NULL, NULL, &p));
-  END(pco_tree_download(box, "up", at("out"), NULL, NULL, NULL, &p));
+  END(pco_tree_upload(box, in_dir("in"), "up", NULL, NULL, NULL, &p));
+  END(pco_tree_download(box, "up", in_dir("out"), NULL, NULL, NULL, &p));
 }
 
 /* Options for boxes that are kept: all calls of a life see them alone. */
 static pco_box_opts kept_options(void) {
   static pco_pair place = {.key = "state"};
   static char path[100];
-  snprintf(path, sizeof path, "%s", at("state"));
+  snprintf(path, sizeof path, "%s", in_dir("state"));
   place.value = path;
   return (pco_box_opts){.size = sizeof(pco_box_opts),
                         .backend = "local",
@@ -275,9 +269,8 @@ int main(int argc, char **argv) {
   const char *heavy = getenv("PORTICO_HEAVY");
   long stride = heavy && atoi(heavy) >= 100 ? 1 : STRIDE;
   embed_begin(argv[0]);
-  snprintf(here, sizeof here, "/tmp/embed_memory.XXXXXX");
-  if (!mkdtemp(here) || mkdir(at("in"), 0755) < 0 ||
-      mkdir(at("state"), 0700) < 0)
+  if (!dir_make() || mkdir(in_dir("in"), 0755) < 0 ||
+      mkdir(in_dir("state"), 0700) < 0)
     return 1;
   for (int i = 0; i < 4; i++) {
     embed_portal = i / 2;
@@ -285,8 +278,6 @@ int main(int argc, char **argv) {
     if (argc == 1 || atoi(argv[1]) == i)
       test(stride);
   }
-  char line[100];
-  snprintf(line, sizeof line, "rm -rf '%s'", here);
-  embed_is(system(line), 0, "tidied up");
+  embed_ok(dir_remove(), "tidied up");
   return embed_end();
 }

@@ -7,19 +7,10 @@
 #include <unistd.h>
 
 #include "embed_boxes.h"
-
-static char here[64]; /* of this machine */
-
-static const char *at(const char *name) {
-  static char path[4][200];
-  static unsigned n;
-  char *p = path[n++ % 4];
-  snprintf(p, sizeof *path, "%s/%s", here, name);
-  return p;
-}
+#include "test_dir.h"
 
 static void write_here(const char *name, size_t size) {
-  FILE *f = fopen(at(name), "w");
+  FILE *f = fopen(in_dir(name), "w");
   for (size_t i = 0; f && i < size; i++)
     fputc('a' + (int)(i % 26), f);
   if (f)
@@ -28,13 +19,12 @@ static void write_here(const char *name, size_t size) {
 
 static long size_here(const char *name) {
   struct stat st;
-  return stat(at(name), &st) == 0 ? (long)st.st_size : -1;
+  return stat(in_dir(name), &st) == 0 ? (long)st.st_size : -1;
 }
 
 static void make_tree(void) {
-  snprintf(here, sizeof here, "/tmp/embed_trees.XXXXXX");
-  if (!mkdtemp(here) || mkdir(at("in"), 0755) < 0 ||
-      mkdir(at("in/sub"), 0755) < 0)
+  if (!dir_make() || mkdir(in_dir("in"), 0755) < 0 ||
+      mkdir(in_dir("in/sub"), 0755) < 0)
     exit(1);
   write_here("in/a.c", 10);
   write_here("in/b.o", 20);
@@ -42,9 +32,7 @@ static void make_tree(void) {
 }
 
 static void remove_tree(void) {
-  char line[100];
-  snprintf(line, sizeof line, "rm -rf '%s'", here);
-  if (system(line) != 0)
+  if (!dir_remove())
     exit(1);
 }
 
@@ -52,7 +40,7 @@ static void test_up(pco_box *box) {
   pco_pending *p = NULL;
   pco_tree_result r = {.size = sizeof r};
   pco_stat st = {.struct_size = sizeof st};
-  p = embed_over(pco_tree_upload(box, at("in"), "up", NULL, NULL, NULL, &p),
+  p = embed_over(pco_tree_upload(box, in_dir("in"), "up", NULL, NULL, NULL, &p),
                  &p);
   embed_ok(p && pco_pending_tree(p, &r) == 0 && r.files == 3 &&
                r.bytes == 300030 && r.skipped == 0,
@@ -70,13 +58,15 @@ static void test_up(pco_box *box) {
   o.exclude = (const char *const[]){"sub/", NULL};
   r.size = sizeof r;
   p = embed_over(
-      pco_tree_upload(box, at("in"), "new/dir/part", &o, NULL, NULL, &p), &p);
+      pco_tree_upload(box, in_dir("in"), "new/dir/part", &o, NULL, NULL, &p),
+      &p);
   embed_ok(p && pco_pending_tree(p, &r) == 0 && r.files == 2,
            "a part of it, below new directories");
   pco_pending_release(p);
 
   o = (pco_tree_opts){.size = sizeof o, .flags = PCO_TREE_ONLY_CHANGED};
-  p = embed_over(pco_tree_upload(box, at("in"), "up", &o, NULL, NULL, &p), &p);
+  p = embed_over(pco_tree_upload(box, in_dir("in"), "up", &o, NULL, NULL, &p),
+                 &p);
   embed_ok(p && pco_pending_tree(p, &r) == 0 && r.files == 0,
            "nothing has changed");
   pco_pending_release(p);
@@ -86,30 +76,30 @@ static void test_down(pco_box *box) {
   pco_pending *p = NULL;
   pco_tree_result r = {.size = sizeof r};
   pco_tree_opts o = {.size = sizeof o};
-  p = embed_over(pco_tree_download(box, "up", at("out"), NULL, NULL, NULL, &p),
-                 &p);
+  p = embed_over(
+      pco_tree_download(box, "up", in_dir("out"), NULL, NULL, NULL, &p), &p);
   embed_ok(p && pco_pending_tree(p, &r) == 0 && r.files == 3,
            "a tree goes out");
   pco_pending_release(p);
   embed_is(size_here("out/sub/big.c"), 300000, "whole");
   o.max_bytes = 1000;
   embed_is(
-      embed_code(pco_tree_download(box, "up", at("less"), &o, NULL, NULL, &p),
-                 &p),
+      embed_code(
+          pco_tree_download(box, "up", in_dir("less"), &o, NULL, NULL, &p), &p),
       PCO_ELIMIT, "more than may be");
   embed_is(size_here("less"), -1, "leaves nothing");
   embed_code(
       pco_file_symlink(box, "/etc/passwd", "up/link", NULL, NULL, NULL, &p),
       &p);
-  embed_ok(embed_code(
-               pco_tree_download(box, "up", at("leads"), NULL, NULL, NULL, &p),
-               &p) < 0,
+  embed_ok(embed_code(pco_tree_download(box, "up", in_dir("leads"), NULL, NULL,
+                                        NULL, &p),
+                      &p) < 0,
            "a link that leads out of it");
   o = (pco_tree_opts){.size = sizeof o, .flags = PCO_TREE_SKIP};
   const char *path, *message;
   int why = 0;
-  p = embed_over(pco_tree_download(box, "up", at("most"), &o, NULL, NULL, &p),
-                 &p);
+  p = embed_over(
+      pco_tree_download(box, "up", in_dir("most"), &o, NULL, NULL, &p), &p);
   embed_ok(p && pco_pending_tree(p, &r) == 0 && r.skipped == 1 &&
                pco_pending_skipped(p, 0, &path, &why, &message) == 1 &&
                strstr(path, "link") && why < 0 && *message,
@@ -118,11 +108,11 @@ static void test_down(pco_box *box) {
   pco_pending_release(p);
   o = (pco_tree_opts){.size = sizeof o, .symlinks = PCO_LINKS_KEEP};
   embed_is(
-      embed_code(pco_tree_download(box, "up", at("kept"), &o, NULL, NULL, &p),
-                 &p),
+      embed_code(
+          pco_tree_download(box, "up", in_dir("kept"), &o, NULL, NULL, &p), &p),
       0, "or kept");
   char text[64];
-  ssize_t n = readlink(at("kept/link"), text, sizeof text);
+  ssize_t n = readlink(in_dir("kept/link"), text, sizeof text);
   embed_ok(n == 11 && memcmp(text, "/etc/passwd", 11) == 0, "as it is");
 }
 
@@ -130,7 +120,7 @@ static void test_progress(pco_box *box) {
   pco_pending *p = NULL;
   pco_tree_opts o = {.size = sizeof o, .flags = PCO_TREE_PROGRESS};
   pco_tree_progress g = {.size = sizeof g};
-  p = embed_over(pco_tree_upload(box, at("in"), "seen", &o, NULL, NULL, &p),
+  p = embed_over(pco_tree_upload(box, in_dir("in"), "seen", &o, NULL, NULL, &p),
                  &p);
   embed_ok(p && pco_pending_progress(p, &g) == 1 && g.bytes == 300030 &&
                g.files == 3 && g.path != NULL,
@@ -154,27 +144,28 @@ static void test_mistakes(pco_box *box) {
            "no source");
   embed_is(pco_tree_download(box, "x", NULL, NULL, NULL, NULL, &p), PCO_EINVAL,
            "no target");
-  embed_is(pco_tree_upload(box, here, "x", &o, NULL, NULL, &p), PCO_EINVAL,
+  embed_is(pco_tree_upload(box, dir, "x", &o, NULL, NULL, &p), PCO_EINVAL,
            "sums of nothing that is compared");
   o = (pco_tree_opts){.size = sizeof o, .symlinks = 99};
-  embed_is(pco_tree_upload(box, here, "x", &o, NULL, NULL, &p), PCO_EINVAL,
+  embed_is(pco_tree_upload(box, dir, "x", &o, NULL, NULL, &p), PCO_EINVAL,
            "what links do not become");
   o = (pco_tree_opts){.size = 7};
-  embed_is(pco_tree_upload(box, here, "x", &o, NULL, NULL, &p), PCO_ESIZE,
+  embed_is(pco_tree_upload(box, dir, "x", &o, NULL, NULL, &p), PCO_ESIZE,
            "another size");
   o = (pco_tree_opts){.size = sizeof o};
   o.include = (const char *const[]){"", NULL};
-  embed_is(pco_tree_upload(box, here, "x", &o, NULL, NULL, &p), PCO_EINVAL,
+  embed_is(pco_tree_upload(box, dir, "x", &o, NULL, NULL, &p), PCO_EINVAL,
            "an empty pattern");
-  embed_is(embed_code(
-               pco_tree_upload(box, at("none"), "x", NULL, NULL, NULL, &p), &p),
-           UV_ENOENT, "a source that is not there");
-  embed_is(pco_tree_upload(box, at("in"), "end", NULL, NULL, NULL, &p), 0,
+  embed_is(
+      embed_code(
+          pco_tree_upload(box, in_dir("none"), "x", NULL, NULL, NULL, &p), &p),
+      UV_ENOENT, "a source that is not there");
+  embed_is(pco_tree_upload(box, in_dir("in"), "end", NULL, NULL, NULL, &p), 0,
            "one goes on");
   embed_is(pco_pending_cancel(p), 0, "is cancelled");
   int rc = embed_code(0, &p);
   embed_ok(rc == PCO_ECANCELED || rc == 0, "and ends so, unless it was quick");
-  embed_is(pco_tree_upload(box, at("in"), "end2", NULL, NULL, NULL, &p), 0,
+  embed_is(pco_tree_upload(box, in_dir("in"), "end2", NULL, NULL, NULL, &p), 0,
            "one goes on while the box ends");
   pco_pending_release(p);
 }
