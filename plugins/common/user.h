@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Users of this machine, by /etc/passwd and /etc/group as they are: getpwuid
- * may ask the network.
+ * may ask the network.  The agent's source reads them, here and there.
  */
 #ifndef PLUGIN_USER_H
 #define PLUGIN_USER_H
@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Gives the name of a user: false, and the number as text, if it has none. */
-bool plugin_user_name(uid_t uid, char *out, size_t size);
+/* Gives the name of a user, or the number as text if it has none. */
+void plugin_user_name(uid_t uid, char *out, size_t size);
 
 typedef struct plugin_user {
   uid_t uid;
