@@ -50,6 +50,27 @@ describe("start errors:", function()
     assert.equal("ENOEXEC", err.code)
   end)
 
+  on_each(it, "what was wrong is a field of its own, whatever the names",
+    function(_, sb)
+      sb:exec("printf '#!/no/such\n' >alone; chmod 755 alone; >plain"):check()
+      local here = { PATH = sb:output("pwd") }
+      for _, case in ipairs({
+        { "program", "ENOENT", { "word" } },
+        { "program", "ENOENT", { "word/x" } },
+        { "program", "EACCES", { "plain" }, { env = here } },
+        { "program", "EACCES", { "./plain" } },
+        { "interpreter", "ENOENT", { "alone" }, { env = here } },
+        { "interpreter", "ENOENT", { "./alone" } },
+        { "program", "E2BIG", { "echo", ("x"):rep(1 << 18) } },
+        { "cwd", "ENOENT", { "word" }, { cwd = "word" } },
+        { "cwd", "ENOTDIR", { "plain" }, { cwd = "plain" } },
+        { "user", "ENOENT", { "word" }, { user = "word" } },
+      }) do
+        local err = raises("SpawnError", sb.exec, sb, case[3], case[4])
+        assert.same({ case[1], case[2] }, { err.stage, err.code })
+      end
+    end)
+
   on_each(it, "case 37: a missing interpreter is told apart",
     function(_, sb)
       sb.fs:write("n", "#!/no/such/interpreter\n", { mode = 493 })

@@ -41,6 +41,22 @@ portico: /no/dir: the working directory cannot be entered: no such file or ]]
     $exec --cwd /no/dir -- true; echo $?
   ]])
 
+  prints("has these codes whatever is called alike, and of what PATH finds",
+    "126 127 126 126 126 \n125 125 125 \nno hints\n", [[
+    echo plain >plain; echo echo >text
+    printf '#!/no/such\n' >alone; chmod 755 alone text
+    { for way in plain alone text; do
+        $exec --backend local --env PATH="$PWD" -- $way; printf '%%s ' $?
+      done
+      $exec -- "$(head -c 300 /dev/zero | tr '\0' x)"; printf '%%s ' $?
+      $exec --backend local --workspace "$PWD" -- ./plain; echo $? ''
+      $exec --cwd word -- word; printf '%%s ' $?
+      $exec --user word -- word; printf '%%s ' $?
+      $exec --cwd word --user word -- word; echo $? ''
+    } 2>err
+    grep -q hint err || echo no hints
+  ]])
+
   prints("passes all bytes on, both ways", "same 0\n", [[
     head -c 3000000 /dev/urandom >in
     $exec -- cat <in >out; code=$?

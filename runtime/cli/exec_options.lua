@@ -394,7 +394,8 @@ in a loop that reads from the same file, write </dev/null.
 Exit codes:
   0-255  the command's own; 128+N if it was ended by signal N
   124    --timeout ended it
-  125    portico itself failed; stderr says why
+  125    portico itself failed, for want of the --cwd or --user, too; stderr
+         says why
   126    the command cannot be executed
   127    the command was not found in the sandbox
   128+N  this program got the signal N (INT, TERM, HUP, QUIT): the command and

@@ -9,10 +9,11 @@ local host, options = ...
 
 local OWN, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
+-- What the kernel says of a program that it does not start. For want of
+-- memory, descriptors or processes it is no matter of the program.
 local CANNOT_RUN = {
-  EACCES = NOT_EXECUTABLE, ENOEXEC = NOT_EXECUTABLE, EPERM = NOT_EXECUTABLE,
-  ETXTBSY = NOT_EXECUTABLE, ELOOP = NOT_EXECUTABLE,
   ENOENT = NOT_FOUND, ENOTDIR = NOT_FOUND,
+  EAGAIN = OWN, EMFILE = OWN, ENFILE = OWN, ENOMEM = OWN,
 }
 
 -- What to do, by class; false: nothing that a command line could do. For other
@@ -95,11 +96,17 @@ local function report(err, about)
     .. (lines[1] and table.concat(lines, "\n") or tostring(err)))
 end
 
--- The exit code of an error of spawn: not every one is the program's.
+-- The exit code of an error of spawn: not every one is the program's. Its path
+-- does not tell: of one in PATH it is whole, and a user or a directory may be
+-- called as the program is. A backend without an agent has no more, though.
 local function start_code(plan, err)
   local errors = require("portico.errors")
-  local about = errors.is(err, errors.SpawnError) and err.path == plan.argv[1]
-  return about and CANNOT_RUN[err.code] or OWN
+  local stage = err.stage
+    or errors.is(err, "SpawnError") and err.path == plan.argv[1] and "program"
+  if stage ~= "program" and stage ~= "interpreter" then
+    return OWN
+  end
+  return CANNOT_RUN[err.code] or NOT_EXECUTABLE
 end
 
 -- Says what is worth knowing of a command that did not simply end.

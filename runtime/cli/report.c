@@ -91,22 +91,12 @@ static const char *class_name(lua_State *L, int index) {
 }
 
 /* True for a SpawnError that is not about finding the program: what was found
- * cannot be executed, or the working directory is at fault. */
+ * cannot be executed, or the working directory or the user is at fault. */
 static bool was_found(lua_State *L, int index) {
-  index = lua_absindex(L, index);
   const char *code = raw_string(L, index, "code");
-  const char *path = raw_string(L, index, "path");
-  lua_pushliteral(L, "argv");
-  lua_rawget(L, index);
-  bool other = false;
-  if (lua_istable(L, -1)) {
-    lua_rawgeti(L, -1, 1);
-    const char *program = lua_tostring(L, -1);
-    other = path != NULL && program != NULL && strcmp(path, program) != 0;
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  return other || code == NULL || strcmp(code, "ENOENT") != 0;
+  const char *stage = raw_string(L, index, "stage");
+  return code == NULL || strcmp(code, "ENOENT") != 0 ||
+         (stage != NULL && strcmp(stage, "program") != 0);
 }
 
 static const char *class_hint(lua_State *L, int index) {

@@ -201,6 +201,7 @@ pco__error *pco__error_copy(const pco__error *err) {
   copy->spawn = err->spawn;
   copy->retryable = err->retryable;
   copy->limit = err->limit;
+  copy->stage = err->stage;
   copy->cause = err->cause ? pco__error_copy(err->cause) : NULL;
   return copy;
 }

@@ -19,6 +19,7 @@ typedef struct pco__error {
   bool retryable;           /* doing the same again may work */
   bool spawn;               /* a command could not be started: SpawnError */
   const char *limit;        /* static: which limit was hit, or NULL */
+  const char *stage;        /* static: what failed of a start, or NULL */
   char *message;            /* owned; NULL: the code's own text */
   char *path;               /* owned; what it is about; or NULL */
   struct pco__error *cause; /* owned; or NULL */

@@ -53,6 +53,13 @@ static const char *stage_text(uint64_t stage) {
   }
 }
 
+/* What scripts know a stage by; NULL: of none. */
+static const char *stage_name(uint64_t stage) {
+  static const char *const names[] = {NULL,   "program", "interpreter", "cwd",
+                                      "user", "process", "limit"};
+  return stage < sizeof names / sizeof *names ? names[stage] : NULL;
+}
+
 const char *pco__limit_name(uint64_t limit) {
   static const char *const names[] = {NULL, "memory", "pids", "cpus",
                                       "open_files"};
@@ -93,6 +100,7 @@ pco__error *pco__field_error(const pco_wire_header *h, const uint8_t *payload) {
     err = pco__error_new(code, PCO_SOURCE_AGENT, path, NULL);
   if (stage == PCO_STAGE_FORK || code == -EAGAIN)
     err->retryable = true;
+  err->stage = stage_name(stage);
   if (limit != PCO_LIMIT_NONE)
     err->limit = pco__limit_name(limit);
   free(path);

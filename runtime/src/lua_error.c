@@ -125,7 +125,7 @@ static const char *code_of(const pco__error *err) {
 
 /* Pushes one link of the chain. */
 static void push_link(lua_State *L, const pco__error *err) {
-  lua_createtable(L, 0, 12);
+  lua_createtable(L, 0, 13);
   const char *text = err->message ? err->message : pco__code_text(err->code);
   char remedy[160];
   pco__error_remedy(err, remedy, sizeof remedy);
@@ -137,6 +137,7 @@ static void push_link(lua_State *L, const pco__error *err) {
   pco__set_string(L, "code", code_of(err));
   pco__set_string(L, "path", err->path);
   pco__set_string(L, "limit", err->limit);
+  pco__set_string(L, "stage", err->stage);
   pco__set_string(L, "source",
                   err->source < 4 ? source_names[err->source] : NULL);
   lua_pushboolean(L, err->retryable);
