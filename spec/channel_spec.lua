@@ -165,7 +165,7 @@ describe("a channel", function()
   end)
 
   inside("checks its arguments", function()
-    for _, bad in ipairs({ -1, 0.5, "x", {}, math.huge }) do
+    for _, bad in ipairs({ -1, 0.5, "x", "1", false, {}, math.huge }) do
       raises("InvalidArgumentError", task.channel, bad)
     end
     local channel = task.channel(1)
@@ -264,10 +264,31 @@ describe("a semaphore", function()
     end)
 
   it("checks its arguments", function()
-    for _, bad in ipairs({ 0, -1, 0.5, "x", {}, math.huge }) do
+    for _, bad in ipairs({ 0, -1, 0.5, "x", "1", {}, math.huge }) do
       raises("InvalidArgumentError", task.semaphore, bad)
     end
     raises("InvalidArgumentError", task.semaphore)
+  end)
+end)
+
+describe("a time limit that ends a wait", function()
+  inside("is told with its length", function()
+    local channel, event = task.channel(), task.event()
+    local semaphore = task.semaphore(1)
+    local _ <close> = semaphore:acquire()
+    for operation, wait in pairs({
+      ["channel.receive"] = function(limit) channel:receive(limit) end,
+      ["channel.send"] = function(limit) channel:send(1, limit) end,
+      ["event.wait"] = function(limit) event:wait(limit) end,
+      ["semaphore.acquire"] = function(limit) semaphore:acquire(limit) end,
+    }) do
+      local err = raises("TimeoutError", wait, { timeout = 0.015625 })
+      assert.same({ operation, "PCO_ECALLTIMEOUT",
+        "the call did not end within 0.015625 s" },
+        { err.operation, err.code, err.message })
+      err = raises("TimeoutError", wait, { timeout = 0 })
+      assert.equal("the call ran out of time", err.message)
+    end
   end)
 end)
 

@@ -34,9 +34,9 @@ static lua_Integer stored(const channel *c) {
 
 /* core.task_channel(capacity) */
 static int task_channel(lua_State *L) {
-  int is_integer = 1;
+  int is_integer = lua_isnoneornil(L, 1);
   lua_Integer capacity =
-      lua_isnoneornil(L, 1) ? 0 : lua_tointegerx(L, 1, &is_integer);
+      lua_type(L, 1) == LUA_TNUMBER ? lua_tointegerx(L, 1, &is_integer) : 0;
   if (!is_integer || capacity < 0 || capacity > MAX_CAPACITY)
     return pco__bad_argument(L, "task.channel",
                              "the capacity must be an integer of at least 0 "

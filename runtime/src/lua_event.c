@@ -119,8 +119,9 @@ typedef struct permit {
 
 /* core.task_semaphore(count) */
 static int task_semaphore(lua_State *L) {
-  int is_integer;
-  lua_Integer n = lua_tointegerx(L, 1, &is_integer);
+  int is_integer = 0;
+  lua_Integer n =
+      lua_type(L, 1) == LUA_TNUMBER ? lua_tointegerx(L, 1, &is_integer) : 0;
   if (!is_integer || n < 1)
     return pco__bad_argument(L, "task.semaphore",
                              "the count must be an integer of at least 1 (got "
