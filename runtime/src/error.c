@@ -193,6 +193,12 @@ pco__error *pco__error_no_memory(void) {
   return pco__error_new(UV_ENOMEM, PCO_SOURCE_HOST, NULL, NULL);
 }
 
+pco__error *pco__error_late(double seconds) {
+  return pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL,
+                        seconds > 0 ? "the call did not end within %g s" : NULL,
+                        seconds);
+}
+
 pco__error *pco__error_copy(const pco__error *err) {
   pco__error *copy = pco__error_new(err->code, err->source, err->path, NULL);
   if (copy == &out_of_memory)

@@ -32,6 +32,9 @@ pco__error *pco__error_new(int code, uint32_t source, const char *path,
     __attribute__((format(printf, 4, 5)));
 /* The error of an allocation that failed. */
 pco__error *pco__error_no_memory(void);
+/* The error of a call that did not end within the seconds it was given; 0: it
+ * was not to wait. */
+pco__error *pco__error_late(double seconds);
 /* A fresh copy of an error and its causes, for one more who is to hear of it.
  */
 pco__error *pco__error_copy(const pco__error *err);

@@ -126,6 +126,7 @@ int pco__park_for(lua_State *L, const char *operation, int64_t ns,
                   lua_KContext context, lua_KFunction k) {
   pco__task *task = pco__lua_of(L)->current;
   if (ns >= 0) {
+    task->limit = (float)((double)ns / 1e9);
     task->timer.fn = on_limit;
     if (pco__timer_start(&task->lua->runtime.loop, &task->timer, (uint64_t)ns) <
         0)
@@ -170,6 +171,13 @@ static void raise_forced(lua_State *L, pco__task *task, const char *operation) {
              0);
 }
 
+/* Why the wait ended without what it was for. */
+static pco__error *park_error(const pco__task *task) {
+  return task->timed_out
+             ? pco__error_late((double)task->limit)
+             : pco__error_new(PCO_ECANCELED, PCO_SOURCE_HOST, NULL, NULL);
+}
+
 void pco__unpark(lua_State *L, const char *operation) {
   if (!pco__is_resumed(L))
     pco__raise_foreign(L, operation);
@@ -184,9 +192,7 @@ void pco__unpark(lua_State *L, const char *operation) {
   if (task->forced)
     raise_forced(L, task, operation);
   pco__check_cancelled(L, operation);
-  int code = task->timed_out ? PCO_ECALLTIMEOUT : PCO_ECANCELED;
-  pco__raise(L, pco__error_new(code, PCO_SOURCE_HOST, NULL, NULL), operation,
-             0);
+  pco__raise(L, park_error(task), operation, 0);
 }
 
 bool pco__task_should_yield(pco__task *task) {

@@ -66,6 +66,7 @@ typedef struct pco__task {
   struct pco__grace *grace; /* cancelled, and still cleaning up; owned */
   pco__timer timer;         /* of a sleep or of the time limit of a wait */
   uint32_t since;           /* it waits; uv_now(), its low bits */
+  float limit;              /* of its wait, in seconds, once it timed out */
   pco__cancel cancel;       /* of this task alone */
   int n_args;               /* for the first resume; then its results */
   unsigned short n_refused; /* waits that were refused since it last waited */

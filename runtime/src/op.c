@@ -60,11 +60,9 @@ void pco__op_notify(pco__op *op) {
 
 /* Why it was cancelled, with the time that was given if it was that. */
 static pco__error *cancel_reason(const pco__op *op) {
-  if (op->cancel_code != PCO_ECALLTIMEOUT || op->timeout <= 0)
-    return pco__error_new(op->cancel_code, PCO_SOURCE_HOST, NULL, NULL);
-  return pco__error_new(PCO_ECALLTIMEOUT, PCO_SOURCE_HOST, NULL,
-                        "the call did not end within %g s",
-                        (double)op->timeout / 1e9);
+  return op->cancel_code == PCO_ECALLTIMEOUT
+             ? pco__error_late((double)op->timeout / 1e9)
+             : pco__error_new(op->cancel_code, PCO_SOURCE_HOST, NULL, NULL);
 }
 
 /* The error that a cancelled op ends with: the reason, caused by what came out
