@@ -32,6 +32,7 @@ static char agent[PATH_MAX], greedy[PATH_MAX];
 /* ---- a keeper ----------------------------------------------------------- */
 
 typedef struct keeper {
+  pthread_mutex_t lock; /* of g: the thread finds trees when it needs them */
   pco_cgroup g;
   uint32_t applied;
   char why[512];
@@ -50,7 +51,10 @@ static void *serve(void *arg) {
       if (!(p.revents & POLLHUP))
         continue;
     }
-    if (pco_cgroup_serve(&k->g, k->ours) < 0)
+    pthread_mutex_lock(&k->lock);
+    int rc = pco_cgroup_serve(&k->g, k->ours);
+    pthread_mutex_unlock(&k->lock);
+    if (rc < 0)
       break;
   }
   return NULL;
@@ -62,6 +66,7 @@ static bool keeper_start(keeper *k, pco_cgroup_limits want) {
   int ends[2];
   static int count;
   memset(k, 0, sizeof *k);
+  pthread_mutex_init(&k->lock, NULL);
   snprintf(name, sizeof name, "limits-%d-%d", (int)getpid(), ++count);
   uint32_t all =
       (want.memory ? 1 : 0) | (want.pids ? 2 : 0) | (want.cpus ? 4 : 0);
@@ -104,17 +109,19 @@ static int leaves_in(const keeper *k, uint32_t tree) {
 }
 
 /* The leaves that there are now, in the tree that has most. */
-static int leaves(const keeper *k) {
+static int leaves(keeper *k) {
   int most = 0;
+  pthread_mutex_lock(&k->lock);
   for (uint32_t i = 0; i < k->g.n_trees; i++) {
     int n = leaves_in(k, i);
     most = n > most ? n : most;
   }
+  pthread_mutex_unlock(&k->lock);
   return most;
 }
 
 /* True once there are no more than that, within two seconds. */
-static bool leaves_go(const keeper *k, int most) {
+static bool leaves_go(keeper *k, int most) {
   int i = 0;
   while (leaves(k) > most && i++ < 200)
     usleep(10000);
