@@ -26,8 +26,7 @@ local core = require("portico.core")
 ---@field cause portico.Error? what led to it
 ---@field reason any what `cancel` was given (CancelledError)
 ---@field limit string? which limit was hit (LimitError)
----@field stage "program"|"interpreter"|"cwd"|"user"|"process"|"limit"|nil
----  what was wrong when a command could not be started (SpawnError)
+---@field stage string? what was at fault, "program" and so on (SpawnError)
 ---@field written integer? bytes that a write had taken when it failed
 ---@field others portico.Error[]? errors of sibling tasks
 ---@field result portico.ResultFields? what a command had given so far
