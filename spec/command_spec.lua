@@ -158,6 +158,25 @@ describe("the portico command", function()
     end)
   end
 
+  it("ends by SIGINT itself then, at which shells leave their loops", function()
+    -- $$ is the pid of the shell, which the command takes the place of.
+    for words, expected in pairs({
+      ['-e "io.popen([[kill -INT $$]]):close() while true do end"']
+        = "signal 2",
+      ['-e "os.exit(130)"'] = "exit 130",
+      ['exec --backend local -- sh -c "kill -INT $$; sleep 271830.6"']
+        = "signal 2",
+      ['exec --backend local -- sh -c "exit 130"'] = "exit 130",
+      ['exec --backend local -- sh -c "kill -INT \\$\\$"'] = "exit 130",
+    }) do
+      local _, how, number = os.execute("exec env --default-signal=INT sh -c "
+        .. env.quoted('exec "$0" ' .. words .. " 2>/dev/null") .. " "
+        .. env.quoted(os.getenv("PORTICO_BIN")))
+      assert.equal(expected, how .. " " .. number, words)
+    end
+    assert.same({}, env.pgrep({ "sleep", "271830.6" }))
+  end)
+
   it("ends a loop without waits on Ctrl-C, too", function()
     local output, code = script([[
       local pid = io.open("/proc/self/stat"):read("n")

@@ -37,6 +37,15 @@ void cli_set_handler(int signo, void (*handler)(int)) {
   sigaction(signo, &action, NULL);
 }
 
+void cli_end_by_interrupt(void) {
+  sigset_t set;
+  cli_set_handler(SIGINT, SIG_DFL);
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  raise(SIGINT);
+  sigprocmask(SIG_UNBLOCK, &set, NULL); /* of a handler that called this */
+}
+
 static void raise_interrupt(lua_State *L, lua_Debug *ar) {
   (void)ar;
   lua_sethook(L, NULL, 0, 0);

@@ -32,6 +32,10 @@ int cli_call(lua_State *L, int nargs);
 /* Sets a handler that does not make interrupted calls go on. */
 void cli_set_handler(int signo, void (*handler)(int));
 
+/* Ends the program by SIGINT, which it was told to end by, since a shell looks
+ * for that to leave a loop.  Returns where signals do not end it (PID 1). */
+void cli_end_by_interrupt(void);
+
 /* `portico exec`: runs a command in a sandbox; its arguments up to a NULL.
  * Returns the exit code.  May raise. */
 int cli_exec(lua_State *L, char **args);

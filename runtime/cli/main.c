@@ -8,6 +8,7 @@
  * inside tasks; it says what to do about an error (report.c); and it closes the
  * state at the end, so that sandboxes are closed.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include <lualib.h>
 
 #include "cli.h"
+#include "stop.h"
 
 static const char usage_text[] =
     "usage: portico SCRIPT [ARGUMENT...]   run a Lua script; - is stdin\n"
@@ -146,6 +148,13 @@ static int end_output(int code, int failed) {
   return failed;
 }
 
+/* True if a SIGINT to this program ended its work, which one of a command in a
+ * sandbox does not. */
+static bool was_interrupted(const struct request *req, int code) {
+  bool is_command = req->what == RUN_EXEC || req->what == RUN_BOXES;
+  return code == EXIT_INTERRUPTED && (!is_command || stop_signal() == SIGINT);
+}
+
 static int run(const struct request *req) {
   lua_State *L = luaL_newstate();
   if (L == NULL) {
@@ -160,7 +169,10 @@ static int run(const struct request *req) {
   if (status != LUA_OK && req->what == RUN_EXEC)
     code = EXIT_EXEC;
   lua_close(L);
-  return end_output(code, req->what == RUN_EXEC ? EXIT_EXEC : EXIT_SCRIPT);
+  code = end_output(code, req->what == RUN_EXEC ? EXIT_EXEC : EXIT_SCRIPT);
+  if (was_interrupted(req, code))
+    cli_end_by_interrupt();
+  return code;
 }
 
 static int usage_error(const char *problem, const char *what) {

@@ -55,6 +55,8 @@ static void on_signal(int signo) {
     stops = stops + 1;
     if (stops > 2) {
       terminal_restore();
+      if (first == SIGINT)
+        cli_end_by_interrupt();
       _exit(128 + first);
     }
   }
