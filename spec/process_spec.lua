@@ -217,6 +217,27 @@ describe("after the end", function()
   end)
 
   -- A number that belongs to another file now must not be written to.
+  facades.everywhere(it, "an iterator says what was closed under it",
+    function(P, backend)
+      for what, expected in pairs({
+        process = "the process is closed", sandbox = "the sandbox is closed",
+      }) do
+        for _, way in ipairs({ "chunks", "lines" }) do
+          local sb = P.sandbox({ backend = backend.name })
+          local p = sb:spawn("echo one; sleep 271.3; echo two")
+          local iterator = p[way](p)
+          iterator();
+          ({ process = p, sandbox = sb })[what]:close()
+          local err = raises("ClosedError", iterator)
+          assert.same({ "iterator.next", expected },
+            { err.operation, err.message })
+          iterator:close()
+          assert.is_nil(iterator())
+          sb:close()
+        end
+      end
+    end)
+
   on_each(it, "descriptors that were used again are left alone",
     function(_, sb)
       local p = sb:spawn({ "true" }, { stdin = "pipe" })

@@ -142,6 +142,21 @@ int pco__iterator_next_item(lua_State *L, bool ended) {
   return 1;
 }
 
+/* What is closed of the process that the iterator at 1 reads, and of what it
+ * belongs to; NULL if nothing is. */
+static const char *closed_source(lua_State *L) {
+  const pco__handle *h = pco__iterated_process(L, 1);
+  if (!h || h->closed)
+    return "the process is closed";
+  lua_pushliteral(L, "process");
+  lua_rawget(L, 1);
+  lua_pushliteral(L, "sandbox");
+  lua_rawget(L, -2);
+  const pco__handle *owner = pco__handle_at(L, -1);
+  lua_pop(L, 2);
+  return owner && owner->closed ? "the sandbox is closed" : NULL;
+}
+
 static int iterator_next(lua_State *L) {
   pco__handle *it = pco__self(L, PCO__ITERATOR, "iterator.next");
   lua_settop(L, 1);
@@ -155,12 +170,11 @@ static int iterator_next(lua_State *L) {
     return pco__lines_of_file(L, it);
   if (it->format == PCO__ITERATE_EVENTS)
     return pco__events_next(L, it);
-  pco__handle *h = pco__iterated_process(L, 1);
-  if (!h || h->closed)
-    return pco__raise(L,
-                      pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL,
-                                     "the process is closed"),
-                      "iterator.next", 1);
+  const char *closed = closed_source(L);
+  if (closed)
+    return pco__raise(
+        L, pco__error_new(PCO_ECLOSED, PCO_SOURCE_HOST, NULL, "%s", closed),
+        "iterator.next", 1);
   const pco__op_class *cls =
       it->format == PCO__ITERATE_LINES ? &pco__lines_class : &pco__chunks_class;
   if (!it->sync)
