@@ -167,3 +167,24 @@ describe("working directory:", function()
 
   it("leave nothing behind", nothing_left)
 end)
+
+describe("a limit of the length of files:", function()
+  -- The agent's program is copied to memory, which counts as a file.
+  facades.everywhere(it, "is an error, no SIGXFSZ that ends the program",
+    function(P, backend)
+      local output, code = env.script(([[
+        local P = require(%q)
+        P.run(function()
+          for _ = 1, 2 do
+            local ok, err = pcall(P.sandbox, { backend = %q })
+            print(ok, err.code, err.message)
+          end
+        end)
+      ]]):format(facades.module_name(P), backend.name), "ulimit -f 8; ")
+      assert.same({ ("false\tEFBIG\tthe copy of portico-agent would be longer "
+        .. "than files of this program may be (raise that, ulimit -f)\n")
+        :rep(2), 0 }, { output, code })
+    end)
+
+  it("leaves nothing behind", nothing_left)
+end)

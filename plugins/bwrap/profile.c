@@ -362,18 +362,19 @@ static int open_door(const plugin_door *door, int32_t fds[N_FDS]) {
   return 0;
 }
 
-/* Opens what bubblewrap gets; on failure what was opened stays in fds. */
+/* Opens what bubblewrap gets; on failure what was opened stays in fds. The
+ * agent first: it is the largest file, and refused where that would end us. */
 static int open_fds(pco_backend *b, const bwrap_plan *p, int agent_fd,
                     int32_t fds[N_FDS], pco_error *err) {
   bwrap_words args = {0};
-  int rc = open_filters(p, fds, err);
-  if (rc == 0)
-    rc = fds[FD_IMAGE] = open_agent(b, p, err);
+  int rc = fds[FD_IMAGE] = open_agent(b, p, err);
   if (rc >= 0)
     rc = fds[FD_AGENT] =
         fcntl(agent_fd >= 0 ? agent_fd : fds[FD_IMAGE], F_DUPFD_CLOEXEC, 3);
   if (rc < 0 && errno == EMFILE)
     rc = UV_EMFILE;
+  if (rc >= 0)
+    rc = open_filters(p, fds, err);
   for (int i = 0; rc >= 0 && i < BWRAP_N_ETC; i++)
     rc = fds[FD_ETC + i] = bwrap_etc_open(i);
   bwrap_args(&args, p);

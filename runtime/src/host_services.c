@@ -54,8 +54,12 @@ static int open_image(const pco_host *host, const char *machine,
   int rc = pco__shared_image(b->loop->runtime);
   if (rc < 0)
     return set_error(err, rc,
-                     "cannot read the program portico-agent, which "
-                     "belongs beside this library");
+                     rc == UV_EFBIG
+                         ? "the copy of portico-agent would be longer than "
+                           "files of this program may be (raise that, "
+                           "ulimit -f)"
+                         : "cannot read the program portico-agent, which "
+                           "belongs beside this library");
   return rc;
 }
 

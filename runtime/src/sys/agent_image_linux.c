@@ -9,11 +9,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,10 +34,20 @@ int pco__own_path(const char *relative, char *out, size_t size) {
   return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
+/* The kernel counts a memfd as a file, and ends a program that makes a longer
+ * one than it may by SIGXFSZ. */
+static bool may_be_as_long(off_t size) {
+  struct rlimit most;
+  return getrlimit(RLIMIT_FSIZE, &most) < 0 || most.rlim_cur == RLIM_INFINITY ||
+         (rlim_t)size <= most.rlim_cur;
+}
+
 static int copy_all(int from, int to) {
   struct stat st;
   if (fstat(from, &st) < 0)
     return -errno;
+  if (!may_be_as_long(st.st_size))
+    return -EFBIG;
   off_t at = 0;
   while (at < st.st_size) {
     ssize_t n = sendfile(to, from, &at, (size_t)(st.st_size - at));
