@@ -168,6 +168,35 @@ describe("working directory:", function()
   it("leave nothing behind", nothing_left)
 end)
 
+describe("a umask that leaves no rights:", function()
+  -- An ordinary user could not use what it makes; root can.
+  facades.everywhere(it, "is no matter for what is Portico's own",
+    function(P, backend)
+      local state <close> = setmetatable({ path = env.tmpdir() }, {
+        __close = function(self)
+          env.rmdir(self.path)
+        end,
+      })
+      local output, code = env.script(([[
+        local P = require(%q)
+        P.run(function()
+          local b <close> = P.open(%q, { state = %q })
+          local sb <close> = b:create()
+          print(sb:output("echo well"))
+          sb.fs:write("f", "read", { mode = "600" })
+          print(sb.fs:read("f"))
+          local id = b:create({ detachable = true }):detach()
+          local again <close> = b:attach(id)
+          print(again:output("echo again"))
+        end)
+      ]]):format(facades.module_name(P), backend.name, state.path .. "/s"),
+        "umask 0777; ")
+      assert.same({ "well\nread\nagain\n", 0 }, { output, code })
+    end)
+
+  it("leaves nothing behind", nothing_left)
+end)
+
 describe("a limit of the length of files:", function()
   -- The agent's program is copied to memory, which counts as a file.
   facades.everywhere(it, "is an error, no SIGXFSZ that ends the program",

@@ -4,6 +4,8 @@
  */
 #include "image_cache.h"
 
+#include "../common/path.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -114,8 +116,9 @@ static int walk(const char *path, pco_error *err) {
 }
 
 static int open_part(int top, const char *name) {
-  if (mkdirat(top, name, 0700) < 0 && errno != EEXIST)
-    return -errno;
+  int rc = plugin_make_private(top, name);
+  if (rc < 0 && rc != -EEXIST)
+    return rc;
   int fd = openat(top, name, O_RDONLY | O_DIRECTORY | HERE_ONLY);
   return fd < 0 ? -errno : fd;
 }
@@ -223,10 +226,11 @@ static int lock(const bwrap_cache *c, const char *mark) {
 }
 
 int bwrap_cache_claim(const bwrap_cache *c, const char *mark, int *fd) {
-  bool made = mkdirat(c->making, mark, 0700) == 0;
-  if (!made && errno != EEXIST)
-    return -errno;
-  int rc = *fd = lock(c, mark);
+  int rc = plugin_make_private(c->making, mark);
+  bool made = rc == 0;
+  if (!made && rc != -EEXIST)
+    return rc;
+  rc = *fd = lock(c, mark);
   if (rc < 0 || made)
     return rc < 0 ? rc : 0;
   bwrap_cache_release(fd);

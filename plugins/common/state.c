@@ -104,7 +104,10 @@ static int open_new(const plugin_state *st, char name[NAME_SIZE]) {
   snprintf(name, NAME_SIZE, ".new-%016llx", (unsigned long long)random);
   int fd = openat(st->dir, name,
                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  return fd < 0 ? -errno : fd;
+  if (fd < 0)
+    return -errno;
+  fchmod(fd, 0600); /* whatever the umask */
+  return fd;
 }
 
 /* Another description of it, which holds another byte. */
@@ -199,6 +202,7 @@ int plugin_state_listen(const plugin_state *st, const char *id) {
     return fd;
   unlinkat(st->dir, name, 0);
   int rc = bind(fd, (const struct sockaddr *)&a, sizeof a) < 0 ||
+                   fchmodat(st->dir, name, 0600, 0) < 0 || /* and no umask */
                    listen(fd, BACKLOG) < 0
                ? -errno
                : 0;

@@ -16,6 +16,7 @@
 #include <uv.h>
 
 #include "fail.h"
+#include "path.h"
 #include "state.h"
 
 /* Says what is wrong with an open directory, or NULL. */
@@ -91,8 +92,9 @@ int plugin_state_open(plugin_state *st, const char *backend,
   int rc = plugin_state_path(setting, st->path, err);
   if (rc < 0)
     return rc;
-  if (make && mkdir(st->path, 0700) < 0 && errno != EEXIST)
-    return fail(st, uv_strerror(-errno), err);
+  rc = make ? plugin_make_private(AT_FDCWD, st->path) : 0;
+  if (rc < 0 && rc != UV_EEXIST)
+    return fail(st, uv_strerror(rc), err);
   rc = open_dir(st->path);
   if (rc == UV_ENOENT && !make)
     return rc;

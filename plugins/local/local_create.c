@@ -16,6 +16,7 @@
 #include "local.h"
 
 #include "../common/environment.h"
+#include "../common/path.h"
 #include "../common/user.h"
 
 #include <errno.h>
@@ -185,14 +186,14 @@ static int give_dirs(const plan *p, pco_error *err) {
 }
 
 static int make_dirs(plan *p, pco_error *err) {
-  int rc = mkdir(p->dir, 0700) < 0 ? -errno : 0;
+  int rc = plugin_make_private(AT_FDCWD, p->dir);
   if (rc < 0)
     return plugin_fail(err, rc, "cannot make a directory in %.300s: %s",
                        p->tmpdir, uv_strerror(rc));
   p->made = true;
-  if (mkdir(p->tmp, 0700) < 0 ||
-      (p->own_workspace && mkdir(p->workspace, 0700) < 0))
-    rc = -errno;
+  rc = plugin_make_private(AT_FDCWD, p->tmp);
+  if (rc == 0 && p->own_workspace)
+    rc = plugin_make_private(AT_FDCWD, p->workspace);
   if (rc < 0)
     return plugin_fail(err, rc, "cannot make the directories of %.300s: %s",
                        p->dir, uv_strerror(rc));
