@@ -206,7 +206,7 @@ describe("Ctrl-C", function()
         end
       end)
       finish()
-    ]], { backend = "local" }) -- the agents of others are out of reach
+    ]], { backend = "local", again = true }) -- other agents are out of reach
 end)
 
 -- A cancelled call ends when what it had begun has ended. Only a second Ctrl-C
@@ -304,7 +304,7 @@ describe("a cancelled call", function()
         %s
       end)
       finish()
-    ]]):format(signals, call, left or ""), { backend = "local" })
+    ]]):format(signals, call, left or ""), { backend = "local", again = true })
   end
   given_up("of write has its bytes no more", "", 'sb.fs:write("big", bytes)',
     'assert(not sb.fs:exists("big") or sb.fs:stat("big").size == 1 << 22)')
