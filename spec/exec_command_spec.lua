@@ -57,6 +57,14 @@ portico: /no/dir: the working directory cannot be entered: no such file or ]]
     grep -q hint err || echo no hints
   ]])
 
+  prints("says what is missing wherever descriptors are used up",
+    ("125\n"):rep(5), [[
+    for n in 9 10 11 12 13; do
+      (ulimit -n $n; $exec -- true 2>err; echo $?)
+      grep -q "too many open files (this program may have $n: " err || cat err
+    done
+  ]])
+
   prints("passes all bytes on, both ways", "same 0\n", [[
     head -c 3000000 /dev/urandom >in
     $exec -- cat <in >out; code=$?

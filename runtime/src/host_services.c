@@ -44,6 +44,21 @@ int pco__shared_image(pco__runtime *rt) {
   return rc;
 }
 
+/* What there is to say besides the code's own text; or NULL. */
+static const char *image_text(int code) {
+  switch (code) {
+  case UV_ENOENT:
+  case UV_EACCES:
+    return "cannot read the program portico-agent, which belongs beside this "
+           "library";
+  case UV_EFBIG:
+    return "the copy of portico-agent would be longer than files of this "
+           "program may be (raise that, ulimit -f)";
+  default:
+    return NULL;
+  }
+}
+
 static int open_image(const pco_host *host, const char *machine,
                       pco_error *err) {
   pco__backend *b = (pco__backend *)host->host_data;
@@ -52,15 +67,7 @@ static int open_image(const pco_host *host, const char *machine,
     return set_error(err, PCO_EUNAVAILABLE,
                      "there is no agent for that machine here");
   int rc = pco__shared_image(b->loop->runtime);
-  if (rc < 0)
-    return set_error(err, rc,
-                     rc == UV_EFBIG
-                         ? "the copy of portico-agent would be longer than "
-                           "files of this program may be (raise that, "
-                           "ulimit -f)"
-                         : "cannot read the program portico-agent, which "
-                           "belongs beside this library");
-  return rc;
+  return rc < 0 ? set_error(err, rc, image_text(rc)) : rc;
 }
 
 static int host_spawn(const pco_host *host, const pco_host_spawn_opts *opts,
