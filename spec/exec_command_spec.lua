@@ -60,7 +60,7 @@ portico: /no/dir: the working directory cannot be entered: no such file or ]]
   prints("says what is missing wherever descriptors are used up",
     ("125\n"):rep(5), [[
     for n in 9 10 11 12 13; do
-      (ulimit -n $n; $exec -- true 2>err; echo $?)
+      sh -c "ulimit -n $n; exec $exec -- true" 2>err; echo $?
       grep -q "too many open files (this program may have $n: " err || cat err
     done
   ]])
