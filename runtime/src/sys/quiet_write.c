@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,7 +21,9 @@ ssize_t pco__quiet_write(int fd, const void *data, size_t len) {
   pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
   ssize_t n = write(fd, data, len);
   int saved = errno;
-  if (n < 0 && saved == EPIPE && !sigismember(&pending, SIGPIPE)) {
+  /* A reader that goes in the midst of a write is a signal, and a part. */
+  bool raised = n < 0 ? saved == EPIPE : (size_t)n < len;
+  if (raised && !sigismember(&pending, SIGPIPE)) {
     struct timespec now = {0, 0};
     while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)
       ;
