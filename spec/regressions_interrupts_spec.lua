@@ -155,6 +155,19 @@ for _, facade in ipairs({ ASYNC, SYNC }) do
     ]])
 end
 
+describe("Ctrl-C in a task", function()
+  it("that is in C for long is not lost", function()
+    check(ASYNC, "closed\n" .. INTERRUPTED .. "usable\n", 15, [[
+      show(pcall(P.run, function()
+        io.popen(interrupt .. "; sleep 1.2"):close() -- more than a second
+        print("closed")
+        P.sleep(5)
+      end))
+      print(usable())
+    ]])
+  end)
+end)
+
 describe("Ctrl-C in the sync facade", function()
   it("during a computation outside of coroutines is raised at once",
     function()

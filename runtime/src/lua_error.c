@@ -177,6 +177,19 @@ bool pco__protected(lua_State *L, lua_CFunction fn, int n_args, int n_results) {
   return lua_pcall(L, n_args, n_results, 0) == LUA_OK;
 }
 
+bool pco__protected_aside(lua_State *L, lua_CFunction fn, int n_args,
+                          int n_results) {
+  const int all = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
+  lua_Hook hook = lua_gethook(L);
+  bool pending = hook && lua_gethookmask(L) == all && lua_gethookcount(L) == 1;
+  if (pending)
+    lua_sethook(L, NULL, 0, 0);
+  bool good = pco__protected(L, fn, n_args, n_results);
+  if (pending && !lua_gethook(L)) /* else it came again */
+    lua_sethook(L, hook, all, 1);
+  return good;
+}
+
 void pco__push_error(lua_State *L, pco__error *err, const char *operation) {
   lua_pushlightuserdata(L, err);
   bool made = pco__protected(L, new_chain, 1, 1);

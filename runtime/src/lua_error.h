@@ -22,6 +22,10 @@ bool pco__is_error(lua_State *L, int idx);
  * replaced by its results or, if it raises (false), by the error.  Never raises
  * itself: for what must go on without memory. */
 bool pco__protected(lua_State *L, lua_CFunction fn, int n_args, int n_results);
+/* The same for what a pending Ctrl-C must not end: its hook is put away, and
+ * raises later.  For calls between tasks, where an error would be lost. */
+bool pco__protected_aside(lua_State *L, lua_CFunction fn, int n_args,
+                          int n_results);
 /* Message handler: adds a traceback to an error object that has none. */
 int pco__traceback_handler(lua_State *L);
 /* After a call with that handler, which ended with this status.  The handler

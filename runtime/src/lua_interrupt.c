@@ -62,7 +62,7 @@ void pco__tell_slow(lua_State *L, pco__task *task, uint64_t ns) {
   task->slow_told = true;
   lua_pushlightuserdata(L, task);
   lua_pushnumber(L, (double)ns / (double)NS_PER_S);
-  if (!pco__protected(L, log_slow, 2, 0))
+  if (!pco__protected_aside(L, log_slow, 2, 0))
     lua_pop(L, 1); /* there is no memory to tell it with */
 }
 
@@ -170,7 +170,7 @@ static void watch(lua_State *L) {
 }
 
 void pco__keep_looking(lua_State *L) {
-  if (!has_sentinel(L) && !pco__protected(L, make_sentinel, 0, 0))
+  if (!has_sentinel(L) && !pco__protected_aside(L, make_sentinel, 0, 0))
     lua_pop(L, 1); /* there is no memory: the next call may find some */
 }
 

@@ -47,7 +47,8 @@ static void fail(lua_State *L, pco__task *task, int code, const char *operation,
                  const char *text) {
   failure f = {.code = code, .operation = operation, .text = text};
   lua_pushlightuserdata(L, &f);
-  pco__protected(L, new_failure, 1, 1); /* else out of memory is the error */
+  pco__protected_aside(L, new_failure, 1,
+                       1); /* else out of memory is the error */
   pco__task_fail(L, task);
 }
 
@@ -71,7 +72,7 @@ static int new_cancel_error(lua_State *L) {
 /* It was cancelled before it began: it never does. */
 static void never_begin(lua_State *L, pco__task *task) {
   lua_pushlightuserdata(L, task);
-  pco__protected(L, new_cancel_error, 1, 1);
+  pco__protected_aside(L, new_cancel_error, 1, 1);
   pco__task_fail(L, task);
 }
 
@@ -263,7 +264,7 @@ static int new_deadlock(lua_State *L) {
 /* Nothing can wake any task.  False: nor can this. */
 static bool break_deadlock(lua_State *L, pco__lua *lua) {
   lua_pushlightuserdata(L, lua);
-  pco__protected(L, new_deadlock, 1, 1);
+  pco__protected_aside(L, new_deadlock, 1, 1);
   cancel_roots_for(L, lua, PCO_EDEADLOCK);
   if (is_any_ready(lua) || lua->n_outside > 0)
     return true;
