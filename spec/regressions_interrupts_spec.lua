@@ -131,6 +131,28 @@ for _, facade in ipairs({ ASYNC, SYNC }) do
       ]])
   end)
 
+  it("Ctrl-C ends an exec whose tee nobody takes [" .. facade .. "]",
+    function()
+      local dir = env.tmpdir()
+      env.write(dir .. "/script", PRELUDE:format(facade) .. [[
+        function print(...)
+          io.stderr:write(table.concat({ tostring(...), select(2, ...) }, " "),
+            "\n")
+        end
+        show(pcall(P.run, function()
+          local sb <close> = P.sandbox({ backend = "local" })
+          sb:exec("(sleep 0.5; " .. interrupt .. ") & exec yes",
+            { tee = true, timeout = 30 })
+        end))
+        print(usable())
+      ]])
+      local output, code = env.sh(("cd %s; mkfifo full; exec 4<>full; "
+        .. "env --default-signal=INT timeout -k 5 %d lua5.4 script "
+        .. "2>&1 >&4"):format(env.quoted(dir), env.patience(20)))
+      env.rmdir(dir)
+      assert.same({ "false PCO_EINTERRUPTED\nusable\n", 0 }, { output, code })
+    end)
+
   -- The agent is stopped, so that the call's clean-up has to wait for it. (The
   -- command outlasts the interrupt: one that ends first gives its result, and
   -- leaves the interrupt to Lua's own hook.)

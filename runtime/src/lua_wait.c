@@ -56,6 +56,7 @@ typedef struct box {
   pco__chunks chunks; /* taken from an exec, for callbacks */
   bool calls_back;    /* an exec with functions or tee */
   bool tee;
+  bool cut; /* Ctrl-C came while tee wrote */
   bool has_output_function;
   bool failed; /* a callback raised; the error is a user value */
   bool submitted;
@@ -203,7 +204,7 @@ static void tell_logger(lua_State *L, int level, char *text) {
   lua_pushvalue(L, -1);
   lua_pushinteger(L, level);
   lua_pushlightuserdata(L, text);
-  if (!pco__protected(L, call_logger, 3, 0))
+  if (!pco__protected_aside(L, call_logger, 3, 0))
     lua_pop(L, 1); /* a logger that fails has nobody to tell */
 }
 
@@ -248,16 +249,28 @@ static int set_logger(lua_State *L) {
 
 /* ---- callbacks ----------------------------------------------------------- */
 
-static void write_all(int fd, const char *data, size_t len) {
-  while (len > 0) {
-    ssize_t n = pco__quiet_write(fd, data, len);
-    if (n < 0 && errno == EAGAIN) { /* the host made it non-blocking */
-      struct pollfd p = {.fd = fd, .events = POLLOUT};
-      poll(&p, 1, -1);
-      continue;
-    }
+/* Waits for room, then writes no more than there is surely room for: the write
+ * itself goes on after a signal, whoever takes nothing. 0: not yet. */
+static ssize_t write_some(int fd, const char *data, size_t len) {
+  struct pollfd p = {.fd = fd, .events = POLLOUT};
+  int rc = poll(&p, 1, PCO__INTERRUPT_SLICE_NS / 1000000);
+  if (rc <= 0)
+    return rc;
+  ssize_t n = pco__quiet_write_some(fd, data, len);
+  return n < 0 && errno == EAGAIN ? 0 : n; /* the host made it non-blocking */
+}
+
+/* Copies a chunk to the host's own output; after Ctrl-C no more is. */
+static void write_all(pco__lua *lua, box *b, const pco__chunk *c) {
+  int fd = c->stream == PCO__STDERR ? STDERR_FILENO : STDOUT_FILENO;
+  const char *data = c->data + c->start;
+  size_t len = c->len - c->start;
+  while (len > 0 && !b->cut) {
+    ssize_t n = write_some(fd, data, len);
     if (n < 0 && errno != EINTR)
       return;
+    b->cut = n <= 0 && pco__interrupted(lua, b->hook) &&
+             pco__interrupted(lua, lua->main_hook);
     if (n > 0) {
       data += n;
       len -= (size_t)n;
@@ -352,8 +365,7 @@ static void output_one(lua_State *L, int at) {
   box *b = (box *)lua_touserdata(L, at);
   const pco__chunk *c = b->chunks.first;
   if (b->tee && !b->failed)
-    write_all(c->stream == PCO__STDERR ? STDERR_FILENO : STDOUT_FILENO,
-              c->data + c->start, c->len - c->start);
+    write_all(pco__lua_of(L), b, c);
   bool wanted = b->has_output_function && !b->failed;
   if (wanted) {
     lua_getiuservalue(L, at, BOX_ON_OUTPUT);
@@ -424,9 +436,10 @@ static void settle_interrupt(pco__lua *lua, box *b) {
 static int block(lua_State *L, box *b) {
   pco__lua *lua = pco__lua_of(L);
   for (;;) {
-    /* On the main thread the hook raises by itself; in a coroutine it cannot,
-     * however often the op has something for it. */
-    if (L != lua->main && !b->interrupt && pco__interrupted(lua, b->hook)) {
+    /* On the main thread the hook raises by itself, in the script's functions;
+     * in a coroutine it cannot, however often the op has something for it. */
+    if ((L != lua->main || b->cut) && !b->interrupt &&
+        pco__interrupted(lua, b->hook)) {
       interrupt(lua, b);
       b->hook = NULL;
     }

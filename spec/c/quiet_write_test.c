@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -78,6 +79,25 @@ static void test_leaves(void) {
   close(ends[1]);
 }
 
+/* As long as there is room: then nothing of it may wait for a reader. */
+static void test_some(void) {
+  static char data[MORE];
+  struct pollfd p = {.events = POLLOUT};
+  int ends[2];
+  size_t sum = 0;
+  make_pipe(ends);
+  p.fd = ends[1];
+  while (poll(&p, 1, 0) == 1 && sum < MORE) {
+    ssize_t n = pco__quiet_write_some(ends[1], data, sizeof data);
+    sum += n > 0 ? (size_t)n : MORE;
+  }
+  ok(sum == (size_t)fcntl(ends[1], F_GETPIPE_SZ), "what fits is written");
+  close(ends[0]);
+  ssize_t n = pco__quiet_write_some(ends[1], data, sizeof data);
+  ok(n == -1 && errno == EPIPE, "and told when the reader is gone");
+  close(ends[1]);
+}
+
 /* A signal that the program holds back for itself stays where it is. */
 static void test_own(void) {
   sigset_t set;
@@ -98,6 +118,7 @@ int main(void) {
   signal(SIGPIPE, SIG_DFL);
   test_gone();
   test_leaves();
+  test_some();
   ok(!is_pending() && !is_blocked(), "nothing of the signal is left");
   test_own();
   printf("1..%d\n", count);

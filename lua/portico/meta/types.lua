@@ -105,7 +105,7 @@
 ---@class portico.ExecOptions: portico.SpawnOptions
 ---@field input string|(fun(): string?)|nil bytes, or a function giving chunks
 ---@field on_output fun(chunk: portico.OutputChunk)? called for each chunk
----@field tee boolean? copy to the host's own stdout and stderr
+---@field tee boolean? copy to the host's own stdout and stderr, as fast as they go
 
 ---@class portico.FileOptions: portico.CallOptions
 ---@field follow boolean? false: refuse links

@@ -6,12 +6,17 @@
 #include "quiet_write.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-ssize_t pco__quiet_write(int fd, const void *data, size_t len) {
+typedef ssize_t (*write_fn)(int fd, const void *data, size_t len);
+
+static ssize_t quietly(write_fn fn, int fd, const void *data, size_t len) {
   sigset_t pipe_set;
   sigset_t pending;
   sigset_t old;
@@ -19,7 +24,7 @@ ssize_t pco__quiet_write(int fd, const void *data, size_t len) {
   sigaddset(&pipe_set, SIGPIPE);
   sigpending(&pending);
   pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
-  ssize_t n = write(fd, data, len);
+  ssize_t n = fn(fd, data, len);
   int saved = errno;
   /* A reader that goes in the midst of a write is a signal, and a part. */
   bool raised = n < 0 ? saved == EPIPE : (size_t)n < len;
@@ -31,4 +36,21 @@ ssize_t pco__quiet_write(int fd, const void *data, size_t len) {
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   errno = saved;
   return n;
+}
+
+ssize_t pco__quiet_write(int fd, const void *data, size_t len) {
+  return quietly(write, fd, data, len);
+}
+
+/* Older kernels know it for files only, and some files do not know it. */
+static ssize_t write_at_once(int fd, const void *data, size_t len) {
+  struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+  ssize_t n = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
+  if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EAGAIN))
+    return n;
+  return write(fd, data, len < PIPE_BUF ? len : PIPE_BUF);
+}
+
+ssize_t pco__quiet_write_some(int fd, const void *data, size_t len) {
+  return quietly(write_at_once, fd, data, len);
 }

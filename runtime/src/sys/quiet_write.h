@@ -10,4 +10,8 @@
  * in this thread meanwhile and taken back if it was raised here.  [any] */
 ssize_t pco__quiet_write(int fd, const void *data, size_t len);
 
+/* The same for a descriptor that poll(2) says can be written: what fits, and
+ * does not wait, even where the descriptor is a blocking one.  [any] */
+ssize_t pco__quiet_write_some(int fd, const void *data, size_t len);
+
 #endif /* PCO_QUIET_WRITE_H */
