@@ -285,9 +285,11 @@ static void hang_up(int fd) {
   close(fd);
 }
 
+/* Who destroys by id uses control while s is in the table: that goes first. */
 static void leave(pco_sandbox *s) {
   pco_backend *b = s->backend;
   plugin_table_remove(&local_table, &s->entry);
+  hang_up(s->control);
   local_end_inquest(s);
   pco_sandbox **at = &b->sandboxes;
   while (*at != s)
@@ -309,8 +311,7 @@ static void on_detached(plugin_visit *visit, int status,
   if (s)
     s->leaving = NULL;
   if (s && status == 0 && r->type == PCO_KEEPER_DETACHED) {
-    hang_up(fd);
-    leave(s);
+    leave(s); /* fd is its control */
     host->complete(host, v->op, NULL);
   } else {
     if (!s)
