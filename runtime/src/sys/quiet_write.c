@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,13 +43,23 @@ ssize_t pco__quiet_write(int fd, const void *data, size_t len) {
   return quietly(write, fd, data, len);
 }
 
-/* Older kernels know it for files only, and some files do not know it. */
+static bool is_file(int fd) {
+  struct stat st;
+  return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What does not know RWF_NOWAIT (terminals, and pipes of older kernels) takes
+ * PIPE_BUF at least when it says that it can be written; files never wait. */
 static ssize_t write_at_once(int fd, const void *data, size_t len) {
   struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
   ssize_t n = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
   if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EAGAIN))
     return n;
-  return write(fd, data, len < PIPE_BUF ? len : PIPE_BUF);
+  bool full = errno == EAGAIN;
+  if (is_file(fd))
+    return write(fd, data, len);
+  errno = EAGAIN;
+  return full ? -1 : write(fd, data, len < PIPE_BUF ? len : PIPE_BUF);
 }
 
 ssize_t pco__quiet_write_some(int fd, const void *data, size_t len) {
