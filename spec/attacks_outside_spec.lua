@@ -281,7 +281,7 @@ describe("attack 27:", function()
     local open <close> = P.open("bwrap")
     local failed, tries = 0, 0
     do
-      local stop <close> = killer_of_keepers()
+      local _ <close> = killer_of_keepers()
       while tries < 60 or (failed == 0 and tries < 500) do
         tries = tries + 1
         local ok, sb = pcall(open.create, open)
