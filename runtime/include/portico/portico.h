@@ -274,8 +274,9 @@ PCO_API struct lua_State *pco_state(pco_runtime *rt);
  * is closed.  Go on ticking until pco_shutdown_done().  Again: nothing.
  * Returns 0 or a code of misuse. */
 PCO_API int pco_shutdown(pco_runtime *rt, uint64_t grace_ns);
-/* Returns 1 once a shutdown has nothing left to do, which is at the latest 20 s
- * after the grace, else 0; or a code of misuse. */
+/* Returns 1 once a shutdown has nothing left to do and you were told of every
+ * task's end, which is at the latest 20 s after the grace, else 0; or a code of
+ * misuse. */
 PCO_API int pco_shutdown_done(pco_runtime *rt);
 
 /* Frees a runtime.  What still runs is killed, and waited for: that takes the
