@@ -4,7 +4,7 @@
  */
 #include "image_cache.h"
 
-#include "../common/path.h"
+#include "../common/private_dir.h"
 
 #include <dirent.h>
 #include <errno.h>

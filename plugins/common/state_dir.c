@@ -16,7 +16,7 @@
 #include <uv.h>
 
 #include "fail.h"
-#include "path.h"
+#include "private_dir.h"
 #include "state.h"
 
 /* Says what is wrong with an open directory, or NULL. */

@@ -17,6 +17,7 @@
 
 #include "../common/environment.h"
 #include "../common/path.h"
+#include "../common/private_dir.h"
 #include "../common/user.h"
 
 #include <errno.h>

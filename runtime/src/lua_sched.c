@@ -47,8 +47,8 @@ static void fail(lua_State *L, pco__task *task, int code, const char *operation,
                  const char *text) {
   failure f = {.code = code, .operation = operation, .text = text};
   lua_pushlightuserdata(L, &f);
-  pco__protected_aside(L, new_failure, 1,
-                       1); /* else out of memory is the error */
+  /* If it fails, out of memory is the error. */
+  pco__protected_aside(L, new_failure, 1, 1);
   pco__task_fail(L, task);
 }
 
